@@ -244,3 +244,57 @@ def test_the_critical_path_is_of_the_time_in_view(browser: Browser, waits_url: s
         )
         page.keyboard.press("Home")
         expect(page.locator("#critical-of")).to_contain_text("99.00 ms, 1 change")
+
+
+@pytest.mark.parametrize(
+    ("partners", "lines"),
+    [
+        ("0,0,100000000", [0, 1]),
+        ("1,0,100000000", [0, 1]),
+        # The wake-up is at 80 ms.
+        ("1,0,80000000", [1]),
+        (f"2,0,{10**23 - 1}", [2]),
+    ],
+)
+def test_lines_that_interact_are_those_that_wake_each_other(
+    waits_url: str, partners: str, lines: list[int]
+) -> None:
+    choice = f"fold=1&partners={partners}"
+    size = json.loads(ask(waits_url, f"api/v1/db/waits.db/selection?{choice}")[1])
+    answer = json.loads(ask(waits_url, f"api/v1/db/waits.db/lines?{choice}&from=0&count=9")[1])
+    assert answer["lines"] == lines and size["count"] == len(lines)
+    assert size["partners"].startswith("app 100")
+
+
+@pytest.mark.parametrize(
+    "partners", ["0", "0,1", "3,0,9", "0,1,2,3", "a,0,9", "99999999999999999,0,9"]
+)
+def test_partners_of_what_is_no_line_are_refused(waits_url: str, partners: str) -> None:
+    assert ask(waits_url, f"api/v1/db/waits.db/selection?partners={partners}")[0] == 400
+
+
+def test_only_lines_that_interact_are_left(waits_page: Page) -> None:
+    page = waits_page
+    count, chip = page.locator("#count"), page.locator("#partners-choice")
+    expect(count).to_have_text("3 lines")
+    expect(chip).to_be_hidden()
+    click(page, 0, 0.5)
+    page.get_by_role("button", name="Only lines that interact").click()
+    at(page, "partners=0.0.99000000")
+    expect(count).to_have_text("2 of 3 lines")
+    expect(chip).to_have_text("with app 100 \u00d7")
+    assert unnamed(page) == []
+    page.reload()
+    expect(chip).to_have_text("with app 100 \u00d7")
+    expect(count).to_have_text("2 of 3 lines")
+    chip.click()
+    expect(count).to_have_text("3 lines")
+    label = page.locator("#trace-labels [data-line='2']")
+    label.hover()
+    label.locator(".partners").click()
+    expect(count).to_have_text("1 of 3 lines")
+    page.keyboard.press("o")  # of the crosshair's
+    expect(count).to_have_text("2 of 3 lines")
+    page.keyboard.press("o")
+    expect(count).to_have_text("3 lines")
+    assert "partners=" not in page.url

@@ -45,6 +45,13 @@ test("rows moved by hand stay, by their new numbers, where both lines are known"
   assert.deepEqual([pinned, moved], ["9", "4.5.6.6"]);
 });
 
+test("the line whose partners are chosen stays, by its new number, and none are chosen without it", () => {
+  const state = { t0: 10, t1: 20, l0: 0, l1: 8, moved: "2.3", partners: "5.0.70" };
+  const { moved, partners } = stateInRevision(state, before, after, [0, 7, 0, 2, 3, 6], count);
+  assert.deepEqual([moved, partners], ["2.3", "6.0.70"]);
+  assert.equal(stateInRevision(state, before, after, [0, 7, 0, 2, 3, null], count).partners, "");
+});
+
 test("a context is found again by its path of names", () => {
   const at = (context) => stateInRevision({ t0: 10, t1: 20, l0: 2, l1: 4, context }, before, after, [2, 3], count).context;
   assert.equal(at("n2"), "n3");

@@ -9,6 +9,7 @@ request is invalid.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,12 +104,14 @@ def _cct(database: OpenDatabase, _: QueryParameters) -> Arrays:
 
 
 def _selection(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """The numbers of rows and of lines of a choice of lines."""
+    """The numbers of rows and of lines of a choice of lines, and whose partners these are."""
     choice = parameters.choice()
+    of = choice.partners[:1]
     return {
         "count": len(database.selection.order(choice)),
         "lines": database.selection.line_count(choice),
         "of": len(database.db.lines),
+        "partners": database.selection.labels(of, replace(choice, partners=()))[0] if of else "",
     }
 
 

@@ -65,7 +65,7 @@ class QueryParameters:
         return Choice(
             self.text("filter"), self.text("sort") or "rank", self.text("group"),
             self.has("fold"), self.has("unfolded"), tuple(self.numbers("rows")),
-            tuple(self.numbers("moved", _LONGEST_MOVED)),
+            tuple(self.numbers("moved", _LONGEST_MOVED)), tuple(self.numbers("partners")),
         )  # fmt: skip
 
     def interval(self) -> tuple[int, int]:

@@ -33,6 +33,7 @@ SORTS = ("rank", "start", "tree", "label")
 GROUPS = ("", "job", "rank", "process", "host", "user")
 _KEPT = 8  # orders: 8 MB each for a million lines
 _LABELS = 50_000  # resolved at a time
+_PARTNERS = 3  # numbers that say whose
 _NAMED = 2  # launchers that a label names
 _THREAD = " · "  # between a process and its thread, as in labels of lines
 
@@ -49,7 +50,9 @@ class Choice:
     (:mod:`hpcd.analysis.profile.shared_rows`). Where ``rows`` names lines, the rows are these, in
     this order, whatever the filter; each has what it has in the whole choice. ``moved`` are rows
     moved by hand, one after another: the line of a row, and of the one that it goes directly below,
-    its own where it goes to the top.
+    its own where it goes to the top. ``partners``, where it is not empty, are a line and a begin
+    and an end, ns: only the lines of its row are chosen, and those that woke one of these or were
+    woken by one in this time, as far as waits were recorded.
     """
 
     filter: str = ""
@@ -59,6 +62,7 @@ class Choice:
     unfolded: bool = False
     rows: tuple[int, ...] = ()
     moved: tuple[int, ...] = ()
+    partners: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class LineSelection:
             return [0] * len(lines)
         selected = np.asarray(lines, np.int64)
         order = self._order(choice)
-        counts = self._helps(self._matching(choice.filter), choice)[selected].astype(np.int64)
+        counts = self._helps(self._chosen(choice), choice)[selected].astype(np.int64)
         if order.row_of is not None:
             many = np.bincount(order.row_of[order.row_of >= 0], minlength=len(order.row_of))
             counts = np.where(counts > 0, np.maximum(many[selected], 1), 0)
@@ -205,7 +209,7 @@ class LineSelection:
                 raise UsageError("no such trace line")
             whole = self._made(replace(choice, rows=()))
             return replace(whole, rows=np.array(choice.rows, np.int64))
-        lines = self._matching(choice.filter)
+        lines = self._chosen(choice)
         row_of: I64 | None = None
         shared: dict[int, I64] = {}
         helps = self._helps(lines, choice) if choice.fold else np.zeros(len(self._own), bool)
@@ -255,6 +259,26 @@ class LineSelection:
             whole = np.full(count, np.inf)
             np.minimum.at(whole, group, mine)
         return lines[np.lexsort((mine, group, whole[group]))]
+
+    def _chosen(self, choice: Choice) -> I64:
+        lines = self._matching(choice.filter)
+        return np.intersect1d(lines, self._partners(choice)) if choice.partners else lines
+
+    def _partners(self, choice: Choice) -> I64:
+        """``int64[n]``: the lines that interact with the row of one. O(waits)."""
+        waits = self._db.waits
+        if len(choice.partners) != _PARTNERS or choice.partners[0] >= len(self._db.lines):
+            raise UsageError("partners are those of a trace line, from a time to another, ns")
+        line, begin, end = choice.partners
+        order = self._made(replace(choice, partners=(), rows=(), moved=()))
+        own = marked(len(self._db.lines), order.shared.get(line, np.array([line])))
+        if order.row_of is not None:
+            own |= order.row_of == line
+        waiter = np.repeat(np.arange(len(own)), np.diff(waits.first))
+        seen = (waits.waker >= 0) & (waits.end >= begin) & (waits.end < end)
+        waiter, waker = waiter[seen], waits.waker[seen]
+        own[np.concatenate([waiter[own[waker]], waker[own[waiter]]])] = True
+        return np.flatnonzero(own)
 
     def _matching(self, text: str) -> I64:
         if not text:

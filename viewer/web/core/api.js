@@ -185,10 +185,10 @@ export class Api extends Connection {
  * @param {LineChoice} choice
  * @param {Record<string, string | number | undefined>} [more] parameters
  */
-function choiceQuery({ filter, sort, group, all, unfolded, moved, rows }, more = {}) {
+function choiceQuery({ filter, sort, group, all, unfolded, moved, partners, rows }, more = {}) {
   const query = new URLSearchParams();
   const fold = all ? "" : "1";
-  for (const [name, value] of Object.entries({ filter, sort, group, fold, unfolded, moved: moved?.replaceAll(".", ","), rows })) if (value) query.set(name, value);
+  for (const [name, value] of Object.entries({ filter, sort, group, fold, unfolded, moved: moved?.replaceAll(".", ","), partners: partners?.replaceAll(".", ","), rows })) if (value) query.set(name, value);
   for (const [name, value] of Object.entries(more)) if (value !== undefined) query.set(name, String(value));
   return query;
 }

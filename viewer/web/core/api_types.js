@@ -3,7 +3,7 @@
 
 /**
  * rows: numbers of lines, that alone have rows.
- * @typedef {Pick<import("./store.js").State, "filter" | "sort" | "group" | "all" | "unfolded" | "moved"> & { rows?: string }} LineChoice which lines, in which order
+ * @typedef {Pick<import("./store.js").State, "filter" | "sort" | "group" | "all" | "unfolded" | "moved" | "partners"> & { rows?: string }} LineChoice which lines, in which order
  * @typedef {import("./store.js").Window & { rows?: string }} Window lines and time
  *
  * @typedef {{ name: string, unit: string, additive?: boolean }} Metric additive: true where left out
@@ -68,7 +68,7 @@
  *
  * @typedef {import("./grid.js").Grid} Grid
  *
- * @typedef {{ count: number, lines: number, of: number }} SelectionAnswer count: of rows; lines: of the choice
+ * @typedef {{ count: number, lines: number, of: number, partners?: string }} SelectionAnswer count: of rows; lines: of the choice; partners: label of the row whose they are
  *
  * folded: number of helpers' lines that a row shows, 0 for the program's own.
  * @typedef {{ labels: string[], lines: number[], groups: string[], measurements: number[], folded: number[], processes: number[] }} LinesAnswer

@@ -9,7 +9,7 @@ import { PageContext } from "./context.js";
 import { mountDepthChoice } from "./depth_choice.js";
 import { exportView } from "./export.js";
 import { isAbort, messageOf } from "./failure.js";
-import { followRecording, stateInRevision } from "./live.js";
+import { followRecording, partnersInRevision, stateInRevision } from "./live.js";
 import { OpenDatabase } from "./open_database.js";
 import { FindBox } from "./find.js";
 import { mountFindings } from "./findings.js";
@@ -36,8 +36,9 @@ let mounted = null;
 
 const context = new PageContext(store, {
   size: () => choice.size(),
-  showAllLines: () => choice.change({ filter: "" }),
+  showAllLines: () => choice.change({ filter: "", partners: "" }),
   toggleFold: () => choice.toggleFold(),
+  choosePartners: (partners) => choice.change({ partners }),
   reach: () => mounted?.reach?.(),
   fail(error) {
     if (isAbort(error)) return;
@@ -124,8 +125,9 @@ function put(database) {
 async function renew(now) {
   const { db } = store;
   const key = store.key();
+  const chosen = { ...store.state, partners: partnersInRevision(store.state, now.lines) };
   const [summary, cct, size, depths, findings] = await Promise.all([
-    api.summary(db), api.cct(db, now.revision), api.selection(db, store.state, now.revision),
+    api.summary(db), api.cct(db, now.revision), api.selection(db, chosen, now.revision),
     api.depths(db, now.revision), api.findings(db, now.revision),
   ]);
   // Something else is looked at by now, or there is a newer one yet: the next look tells.
@@ -135,7 +137,7 @@ async function renew(now) {
   const patch = stateInRevision(store.state, context.opened, database, now.lines, { before: context.count(), now: size.count });
   put(database);
   await recoloured();
-  choice.sizes.renew(size);
+  choice.sizes.renew(chosen, size);
   store.settle(patch);
   depthChoice.renew(depths);
   choice.show();
@@ -233,7 +235,7 @@ async function linkedWindow(db, summary) {
  */
 function everything(summary) {
   return {
-    t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.rows, filter: "", sort: "", group: "", all: "", unfolded: "", moved: "", pinned: "", phase: "",
+    t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.rows, filter: "", sort: "", group: "", all: "", unfolded: "", moved: "", partners: "", pinned: "", phase: "",
     s0: undefined, s1: undefined, r0: undefined, r1: undefined, against: undefined, root: undefined,
     time: undefined, line: undefined, context: undefined, about: undefined, spot: undefined, ranks: undefined,
   };
@@ -268,6 +270,7 @@ const KEYS = {
   x: () => context.beginRange(),
   l: () => mounted?.selectRows?.(),
   p: () => { if (store.state.line !== undefined) context.pin(store.state.line); },
+  o: () => { if (store.state.line !== undefined || store.state.partners) context.togglePartners(store.state.line); },
   "<": () => mounted?.moveRow?.(-1), ">": () => mounted?.moveRow?.(1),
   Escape: () => context.unselect(),
   k: commandPalette(part(document, "palette-dialog", HTMLDialogElement), {

@@ -14,6 +14,7 @@ export const COMMANDS = [
   ["Home", "Show everything"], ["End", "To the end of time; follows what is being recorded"], ["u", "Back, as the browser's button"], ["r", "Forward"],
   ["z", "Zoom to what is selected: a range, or the stretch at the crosshair (also F)"], ["x", "Begin a range at the crosshair; it ends where the crosshair goes"], ["l", "Select the rows of the crosshair's process"], ["Escape", "Select nothing"],
   ["p", "Pin the crosshair's row to the top, or put it back"],
+  ["o", "Only lines that the crosshair's wakes or is woken by in view, or all"],
   ["<", "Move the crosshair's row up"], [">", "Move the crosshair's row down"],
   ["[", "Depth: one frame out"], ["]", "Depth: one frame in"],
   ["/", "Find procedures, or lines (line:)"], ["n", "Next match"], ["N", "Match before"], ["h", "Hot path"], ["m", "Messages and calls over the trace lines: show or hide"], ["y", "Critical path over the trace lines: show or hide"], ["i", "Native frames of Python's interpreter: show or hide"],
@@ -28,7 +29,7 @@ export function fillHelp(table) {
   const mouse = [
     ["drag", "select a range, on the ruler of time alone, in the trace view also of rows"],
     ["double click", "zoom to the range, or to the stretch in one procedure"],
-    ["labels", "click to select the rows of a process; drag to move a row; the sign at the left pins it to the top"],
+    ["labels", "click to select the rows of a process; drag to move a row; the signs at the left pin it to the top, and leave only lines that it wakes or is woken by"],
     ["whole run", "drag the frame or its ends, or draw another"],
     ["wheel", "zoom in time at the pointer; with Shift in lines; W and S zoom there too"],
     ["click", "crosshair: its call path and depth view; with the trace view in focus, Enter and Shift with arrows"],

@@ -13,6 +13,7 @@
  * @property {() => Pick<import("./api_types.js").SelectionAnswer, "count" | "lines">} size rows and lines that the chosen filter leaves
  * @property {() => void} showAllLines leaves out the filter
  * @property {() => void} toggleFold folds or unfolds launchers and helper threads
+ * @property {(partners: string) => void} choosePartners leaves only lines that interact with one, as the store says; empty: all
  * @property {() => number | undefined} reach where the mounted pane's time ends, ns; undefined: where the recording does
  * @property {(error: unknown) => void} fail reports an error
  */
@@ -78,6 +79,18 @@ export class PageContext {
   // Of rows, and of the lines that these show.
   count() { return this.page.size().count; }
   lineCount() { return this.page.size().lines; }
+
+  // The line whose partners alone are shown, if any's are.
+  get partnersOf() { return numbers(this.store.state.partners).at(0); }
+
+  /**
+   * Leaves only the lines that a line wakes or is woken by in the time in view; all again, where that is so already.
+   * @param {number} [line]
+   */
+  togglePartners(line) {
+    const { t0, t1 } = this.store.state;
+    this.page.choosePartners(line === undefined || line === this.partnersOf || !this.summary.waits ? "" : [line, t0, t1].join("."));
+  }
 
   // Until when there is something to look at, ns.
   reach() { return this.page.reach() ?? this.summary.duration_ns; }

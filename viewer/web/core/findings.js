@@ -63,7 +63,7 @@ export function mountFindings(element, { store, context }) {
     if (!at) { store.set(ELSEWHERE[kind] ? { pane: ELSEWHERE[kind] } : { search: procedure, line: line ?? undefined }); return; }
     // Its row may be out of view.
     store.set({ pane: "trace", search: procedure, ...context.placeOf(at), t0: at.t0, t1: at.t1, l0: 0, l1: context.count() });
-    if (store.state.filter) context.showAllLines();
+    if (store.state.filter || store.state.partners) context.showAllLines();
   }
 
   store.subscribe(["pane"], show);

@@ -29,11 +29,11 @@ export function followRecording({ store, api, context, button, renew }) {
   let state = null;
 
   async function look() {
-    const { db, line = 0, l0, l1, pinned, moved } = store.state;
+    const { db, line = 0, l0, l1, pinned, moved, partners } = store.state;
     if (looking || !state?.recording || document.hidden || db === undefined) return;
     looking = true;
     try {
-      const newest = await api.live(db, state.revision, [l0, l1 - 1, line, ...numbers(pinned), ...numbers(moved)]);
+      const newest = await api.live(db, state.revision, [l0, l1 - 1, line, ...numbers(pinned), ...numbers(moved), ...numbers(partners).slice(0, 1)]);
       if (newest.revision === state.revision) state = newest;
       else await renew(newest);
       show();
@@ -69,7 +69,7 @@ export function followRecording({ store, api, context, button, renew }) {
  * @param {State} state
  * @param {Revision} before
  * @param {Revision} after
- * @param {(number | null)[]} lines what l0, l1 - 1, the crosshair's line and those that are pinned and moved are now
+ * @param {(number | null)[]} lines what l0, l1 - 1, the crosshair's line, those that are pinned and moved, and that whose partners are chosen are now
  * @param {{ before: number, now: number }} count how many lines the choice has
  */
 export function stateInRevision(state, before, after, lines, count) {
@@ -86,12 +86,23 @@ export function stateInRevision(state, before, after, lines, count) {
     patch.l0 = Math.min(state.l0, patch.l1 - 1);
   }
   if (state.line !== undefined) patch.line = lines[2] ?? undefined;
-  const [pinned, moved] = [lines.slice(3, 3 + numbers(state.pinned).length), lines.slice(3 + numbers(state.pinned).length)];
+  const [pinned, moved] = [lines.slice(3, 3 + numbers(state.pinned).length), lines.slice(3 + numbers(state.pinned).length).slice(0, numbers(state.moved).length)];
   if (state.pinned) patch.pinned = pinned.filter((line) => line !== null).join(".");
   // A row goes below another: both are there, or it stays.
   if (state.moved) patch.moved = moved.filter((line, i) => line !== null && moved[i ^ 1] !== null).join(".");
+  if (state.partners) patch.partners = partnersInRevision(state, lines);
   if (state.context) patch.context = contextIn(state.context, before.tree, after.tree);
   return patch;
+}
+
+/**
+ * Whose partners are chosen in a newer revision: nobody's if the line is not there any more.
+ * @param {Pick<State, "partners">} state
+ * @param {(number | null)[]} lines as of stateInRevision
+ */
+export function partnersInRevision({ partners }, lines) {
+  const line = lines.at(-1) ?? null;
+  return !partners || line === null ? "" : [line, ...numbers(partners).slice(1)].join(".");
 }
 
 /**
@@ -99,8 +110,8 @@ export function stateInRevision(state, before, after, lines, count) {
  * @param {State} state
  * @param {Revision} revision
  */
-function isPlain({ filter, sort, group, all, moved }, { summary: { lines, rows } }) {
-  return !filter && !sort && !group && !moved && (Boolean(all) || rows === lines);
+function isPlain({ filter, sort, group, all, moved, partners }, { summary: { lines, rows } }) {
+  return !filter && !sort && !group && !moved && !partners && (Boolean(all) || rows === lines);
 }
 
 /**

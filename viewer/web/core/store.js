@@ -21,6 +21,7 @@
  * @property {string} [all] "1" for every line a row of its own: helper threads are folded otherwise
  * @property {string} [unfolded] "1" for rows of launchers and helper threads one by one
  * @property {string} [moved] rows moved by hand, one after another: of each the line and the one it went below, itself: to the top; numbers between dots
+ * @property {string} [partners] a line, and a begin and an end, ns, between dots: only lines that woke it or were woken by it then
  * @property {string} [pinned] lines whose rows stand above the others, numbers between dots
  * @property {number} [depth] of the call paths in pictures; 0 or none: colours are by procedure
  * @property {string} [loops] "1" for loops as frames of call paths
@@ -69,18 +70,18 @@
  * @property {string} [curves] kinds of curves over time besides those of CPUs, between dots
  * @property {string} [against] range of time that the next one is compared with, ns between a colon
  *
- * @typedef {Pick<State, "t0" | "t1" | "l0" | "l1" | "filter" | "sort" | "group" | "all" | "unfolded" | "moved" | "phase">} Window
+ * @typedef {Pick<State, "t0" | "t1" | "l0" | "l1" | "filter" | "sort" | "group" | "all" | "unfolded" | "moved" | "partners" | "phase">} Window
  */
 
 /** @type {(keyof State)[]} */
-const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "s0", "s1", "r0", "r1", "filter", "sort", "group", "all", "unfolded", "moved", "pinned", "depth", "loops", "time", "line",
+const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "s0", "s1", "r0", "r1", "filter", "sort", "group", "all", "unfolded", "moved", "partners", "pinned", "depth", "loops", "time", "line",
   "search", "theme", "metric", "view", "only", "tables", "nameless", "flame", "root", "about", "spot", "code", "context", "formulas", "colours",
   "compare", "versus", "sides", "compared", "shares", "partial", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "native", "kernel", "critical", "marks", "matrix", "ranks", "by", "phase", "called", "curves", "against"];
 /** @type {Set<keyof State>} */
 const NUMBERS = new Set(["t0", "t1", "l0", "l1", "s0", "s1", "r0", "r1", "depth", "time", "line", "sensitivity", "hotspot", "step"]);
 // What is looked at: lines, time and phases; other members say how. A recording being written has revisions (live.js).
 /** @type {(keyof State)[]} */
-export const CHOICE = ["filter", "sort", "group", "all", "unfolded", "moved"];
+export const CHOICE = ["filter", "sort", "group", "all", "unfolded", "moved", "partners"];
 /** @type {(keyof State)[]} */
 export const WINDOW = ["db", "revision", "t0", "t1", "l0", "l1", ...CHOICE, "phase"];
 // What costs, calls and messages are of: what is selected, or else in view.
@@ -189,8 +190,8 @@ export class Store {
 
   /** @returns {Window} */
   window() {
-    const { t0, t1, l0, l1, filter, sort, group, all, unfolded, moved, phase } = this.state;
-    return { t0, t1, l0, l1, filter, sort, group, all, unfolded, moved, phase };
+    const { t0, t1, l0, l1, filter, sort, group, all, unfolded, moved, partners, phase } = this.state;
+    return { t0, t1, l0, l1, filter, sort, group, all, unfolded, moved, partners, phase };
   }
 
   // Identifies what is looked at: an answer for one key is of no use for another.

@@ -19,12 +19,13 @@ const HTML = `
     <label class="of-lines">Lines sorted by <select id="sort"></select></label>
     <label class="of-lines">grouped by <select id="group"></select></label>
     <label id="all-lines-label" title="A row of its own for every line, also of threads that hardly ran or lived briefly"><input type="checkbox" id="all-lines"> all lines</label>
+    <button id="partners-choice" title="Only lines that it wakes or is woken by; a click shows all (O)"></button>
     <span id="phase-choice"></span>
     <button id="extent-choice" title="Costs, calls and messages are of this range; a click or Escape selects nothing"></button>
     <output id="count" aria-live="polite"></output>`;
 
 /**
- * @typedef {Pick<import("../core/api_types.js").SelectionAnswer, "count" | "lines">} ChoiceSize rows and lines of a choice
+ * @typedef {Pick<import("../core/api_types.js").SelectionAnswer, "count" | "lines" | "partners">} ChoiceSize rows and lines of a choice
  */
 
 /** The sizes of choices of lines, each requested once. */
@@ -44,8 +45,8 @@ class ChoiceSizes {
    * @param {LineChoice} choice
    * @param {string} [db]
    */
-  key({ filter, sort, group, all, unfolded }, db = this.store.state.db) {
-    return JSON.stringify([db, ...[filter, sort, group, all, unfolded].map((value) => value ?? "")]);
+  key({ filter, sort, group, all, unfolded, partners }, db = this.store.state.db) {
+    return JSON.stringify([db, ...[filter, sort, group, all, unfolded, partners].map((value) => value ?? "")]);
   }
 
   /**
@@ -69,11 +70,12 @@ class ChoiceSizes {
 
   /**
    * Of a newer revision of the database.
-   * @param {ChoiceSize} size of the store's choice
+   * @param {LineChoice} choice
+   * @param {ChoiceSize} size of this choice
    */
-  renew(size) {
+  renew(choice, size) {
     this.counts.clear();
-    this.counts.set(this.key(this.store.state), size);
+    this.counts.set(this.key(choice), size);
   }
 }
 
@@ -93,6 +95,7 @@ export class LineChoiceBar {
     this.allLinesLabel = part(element, "all-lines-label", HTMLElement);
     this.output = part(element, "count", HTMLOutputElement);
     this.extent = part(element, "extent-choice", HTMLButtonElement);
+    this.partners = part(element, "partners-choice", HTMLButtonElement);
     this.sizes = new ChoiceSizes(page.store, page.api);
     this.changes = 0;
     /** @type {LineChoice} changes whose number of rows is not known yet */
@@ -107,6 +110,7 @@ export class LineChoiceBar {
     this.sort.addEventListener("change", () => this.change({ sort: this.sort.value }));
     this.group.addEventListener("change", () => this.change({ group: this.group.value }));
     this.extent.addEventListener("click", () => this.page.context.unselect());
+    this.partners.addEventListener("click", () => this.page.context.togglePartners());
     this.allLines.addEventListener("change", () => this.change({ all: this.allLines.checked ? "1" : "", unfolded: "" }));
   }
 
@@ -133,6 +137,8 @@ export class LineChoiceBar {
   showCount() {
     const { store, context } = this.page;
     const choice = { ...store.state };
+    this.partners.hidden = !choice.partners;
+    this.partners.textContent = `with ${this.sizes.known(choice)?.partners ?? "one line"} ×`;
     if (this.sizes.known(choice) !== undefined || !CHOICE.some((key) => choice[key])) {
       this.say(describeChoice(context.summary, this.size()));
       return;
@@ -156,10 +162,10 @@ export class LineChoiceBar {
    */
   async change(patch) {
     const { store, context } = this.page;
-    const { filter, sort, group, all, unfolded, moved } = store.state;
+    const { filter, sort, group, all, unfolded, moved, partners } = store.state;
     const pending = this.pending = { ...this.pending, ...patch };
     const sorts = "sort" in pending || "group" in pending;
-    const next = { filter, sort, group, all, unfolded, moved: sorts ? "" : moved, ...pending };
+    const next = { filter, sort, group, all, unfolded, partners, moved: sorts ? "" : moved, ...pending };
     const change = ++this.changes;
     try {
       const { count } = await this.sizes.ask(next);

@@ -12,6 +12,7 @@ import { textElement } from "../widgets/elements.js";
  * @typedef {object} LabelActs
  * @property {() => void} [fold] folds or unfolds launchers and helper threads
  * @property {(line: number) => void} [pin] puts a row above the others, or back among them
+ * @property {(line: number) => void} [partners] leaves only lines that interact with a row's, or all again
  * @property {(line: number, above: number | null) => void} [move] puts a row directly below another's; null: to the top
  * @property {(from: number, to: number) => void} [select] selects rows by their places
  * @property {boolean} [pinned] whether these rows are those above the others
@@ -85,13 +86,18 @@ export function drawLineLabels(element, places, labels, layout, height, acts, un
  * @param {{ text: string, full: string, heads: boolean, unfolded: boolean }} look heads: begins a group
  * @param {LabelActs} acts
  */
-function rowLabel(line, { text, full, heads, unfolded }, { fold, pin, move, pinned }) {
+function rowLabel(line, { text, full, heads, unfolded }, { fold, pin, partners, move, pinned }) {
   const folds = fold && (line.folded > 1 || (line.folded && unfolded)) ? fold : null;
   const item = textElement("span", folds ? "" : text, heads ? "heads" : "");
   item.title = full;
   if (folds) item.append(foldButton(text, line.folded, () => folds()));
   if (move) item.dataset.line = String(line.line);
   if (pin) item.append(pinButton(line, pin, pinned));
+  if (partners) {
+    const button = labelButton("partners", `${line.label}: only lines that it wakes or is woken by, or all again (O)`);
+    button.addEventListener("click", () => partners(line.line));
+    item.append(button);
+  }
   return item;
 }
 
@@ -102,11 +108,20 @@ function rowLabel(line, { text, full, heads, unfolded }, { fold, pin, move, pinn
  * @param {boolean} [pinned]
  */
 function pinButton({ line, label }, pin, pinned = false) {
-  const button = textElement("button", "", "pin");
-  button.title = pinned ? `${label}: back among the others (P)` : `${label}: pin to the top (P)`;
-  button.setAttribute("aria-label", button.title);
+  const button = labelButton("pin", pinned ? `${label}: back among the others (P)` : `${label}: pin to the top (P)`);
   button.setAttribute("aria-pressed", String(pinned));
   button.addEventListener("click", () => pin(line));
+  return button;
+}
+
+/**
+ * @param {string} sign its class, which has the sign
+ * @param {string} title
+ */
+function labelButton(sign, title) {
+  const button = textElement("button", "", sign);
+  button.title = title;
+  button.setAttribute("aria-label", title);
   return button;
 }
 

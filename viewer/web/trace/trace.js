@@ -82,7 +82,7 @@ class TracePane {
     this.trace = new LinesOverTime(this.lines, {
       api, name: "trace", label: "Trace lines over time, coloured by procedure", cross: () => crosshair(store, this.trace.grid),
       source: () => context.database && { db: store.db, window: store.state, database: context.database },
-      on: { drawn: () => this.drawn(), labelled: () => this.labelled(), failed: context.fail, fold: context.toggleFold, pin: (line) => context.pin(line), move: (line, above) => context.moveRow(line, above), select: (from, to) => context.selectRows(from, to), ...context.mouse,
+      on: { drawn: () => this.drawn(), labelled: () => this.labelled(), failed: context.fail, fold: context.toggleFold, pin: (line) => context.pin(line), ...(context.summary.waits ? { partners: (/** @type {number} */ line) => context.togglePartners(line) } : {}), move: (line, above) => context.moveRow(line, above), select: (from, to) => context.selectRows(from, to), ...context.mouse,
         drag: (rectangle) => context.select(rectangle), open: (position) => this.zoomToSelected(position) },
       marks: () => this.overlay,
     });

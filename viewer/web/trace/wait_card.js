@@ -13,7 +13,7 @@ import { drawArrow } from "./call_marks.js";
 
 export const WAIT_HTML = `
   <section class="wait" id="wait" aria-label="Wait" hidden><h2 id="wait-of"></h2><p id="wait-when" class="soft"></p>
-    <button id="wait-back" hidden></button><h3>Ended by</h3><ol id="wait-ended"></ol><h3>Due to</h3><ol id="wait-roots"></ol></section>`;
+    <button id="wait-back" hidden></button><button id="wait-partners" title="Lines that this one wakes or is woken by in the time in view (O)">Only lines that interact</button><h3>Ended by</h3><ol id="wait-ended"></ol><h3>Due to</h3><ol id="wait-roots"></ol></section>`;
 
 const MOST = 6; // causes of a list
 
@@ -54,8 +54,9 @@ export class WaitCard {
     /** @type {Map<string, { thread: string, patch: Partial<import("../core/store.js").State> }>} where each place that was gone to was gone from */
     this.origins = new Map();
     this.at("wait-back").addEventListener("click", () => this.goBack());
+    this.at("wait-partners").addEventListener("click", () => { if (this.wait) this.context.togglePartners(this.wait.row); });
     // Lines have other numbers in another revision.
-    this.ends = [store.subscribe(["revision"], () => this.origins.clear()), store.subscribe(["line", "time", "revision", "native"], () => this.load())];
+    this.ends = [store.subscribe(["revision"], () => this.origins.clear()), store.subscribe(["partners"], () => this.show()), store.subscribe(["line", "time", "revision", "native"], () => this.load())];
   }
 
   dispose() { this.ends.forEach((end) => end()); }
@@ -90,7 +91,9 @@ export class WaitCard {
     this.at("wait-back").hidden = !origin;
     this.at("wait-back").textContent = origin ? `Back to ${origin.thread}` : "";
     for (const list of this.element.querySelectorAll("#wait h2, #wait h3, #wait ol, #wait p")) if (list instanceof HTMLElement) list.hidden = !wait;
+    this.at("wait-partners").hidden = !wait;
     if (!wait) return;
+    this.at("wait-partners").textContent = this.context.partnersOf === wait.row ? "All lines again" : "Only lines that interact";
     const length = wait.end - wait.begin;
     this.at("wait-of").textContent = `${wait.thread} waits ${formatTime(length)}`;
     this.at("wait-when").textContent = [`from ${formatTime(wait.begin, this.context.summary.duration_ns)} on`, ...(wait.node < 0 ? [] : [`in ${this.context.tree.innermost(wait.node)}`]),
