@@ -3,13 +3,16 @@
 
 A thread for each trace line, a sample for each record, weighted by its ms. Waits have a frame of
 their own below the waiting frame, such as ``[blocked_time]``, so that metrics are distinguished.
-If a count is exported, weights are that count. CPU time is also each sample's ``threadCPUDelta``,
-from which the profiler draws activity.
+Those recorded one by one are markers too, with who ended them, and the stack of the waker. If a
+count is exported, weights are that count. CPU time is also each sample's ``threadCPUDelta``, from
+which the profiler draws activity.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, TextIO
 
@@ -22,6 +25,7 @@ from hpcd.interchange.numbering import Numbering
 from hpcd.interchange.output.context_table import ContextTable, Detail
 from hpcd.interchange.output.decimal_text import decimals, numbers
 from hpcd.interchange.output.export_selection import ExportSelection, ProcessIds, ProcessNames
+from hpcd.interchange.output.exported_waits import ExportedWaits
 from hpcd.interchange.output.json_text import as_json, json_columns
 from hpcd.interchange.output.trace_blocks import TraceBlock
 from hpcd.model.identity import ModuleKind
@@ -35,6 +39,18 @@ _OTHER, _USER, _KERNEL, _WAITING = range(4)
 _CATEGORIES = [("Other", "grey"), ("User", "yellow"), ("Kernel", "orange"), ("Waiting", "blue")]
 # Markers with a begin and an end.
 _INTERVAL = 1
+_MARKER_COLUMNS = ["data", "name", "startTime", "endTime", "phase", "category"]
+_Marker = tuple[dict[str, Any] | None, int, float, float, int, int]
+_MARKERS_AT_ONCE = 10_000
+_WAIT_TYPE = "Wait"
+_WAIT_SCHEMA = {
+    "name": _WAIT_TYPE,
+    "tooltipLabel": "wait, ended by {marker.data.waker}",
+    "tableLabel": "ended by {marker.data.waker}",
+    "chartLabel": "{marker.data.waker}",
+    "display": ["marker-chart", "marker-table"],
+    "fields": [{"key": "waker", "label": "Ended by", "format": "string"}],
+}
 
 
 def write(selection: ExportSelection, raw: BinaryIO, folder: Path) -> None:
@@ -44,12 +60,13 @@ def write(selection: ExportSelection, raw: BinaryIO, folder: Path) -> None:
     with TextIOWrapper(raw, "ascii", newline="\n") as file:
         file.write('{"meta":' + as_json(_meta(selection)))
         file.write(',"libs":' + as_json(_libraries(selection)) + ',"shared":{')
-        phase_names = _write_shared(file, selection, table, stacks)
+        waits = ExportedWaits(selection)
+        phase_names, wait_name = _write_shared(file, selection, table, stacks)
         file.write('},"threads":[')
         ids, names = ProcessIds(selection), ProcessNames(selection)
         for number, line in enumerate(selection.iterate_lines()):
             file.write("," if number else "")
-            markers = _markers(selection, line.number, phase_names)
+            markers = _markers(selection, waits, table, line.number, phase_names, wait_name)
             _write_thread(file, folder, selection, stacks, line, *ids(line), names(line), markers)
         file.write("]}\n")
 
@@ -129,7 +146,7 @@ def _meta(selection: ExportSelection) -> dict[str, object]:
         "preprocessedProfileVersion": _VERSION,
         "symbolicated": True,
         "symbolicationNotSupported": True,
-        "markerSchema": [],
+        "markerSchema": [_WAIT_SCHEMA],
         "usesOnlyOneStackType": True,
         "sourceCodeIsNotOnSearchfox": True,
     }
@@ -147,25 +164,37 @@ def _libraries(selection: ExportSelection) -> list[dict[str, Any]]:
     return libraries
 
 
-def _markers(selection: ExportSelection, line: int, names: list[int]) -> dict[str, Any]:
-    """Return the phases of trace line ``line``; ``names`` are strings by group."""
-    phases = list(selection.phases.of_line(line))
-    count = len(phases)
-    return {
-        "data": [None] * count,
-        "name": [names[group] for _, _, group in phases],
-        "startTime": [begin / 1e6 for begin, _, _ in phases],
-        "endTime": [end / 1e6 for _, end, _ in phases],
-        "phase": [_INTERVAL] * count,
-        "category": [_USER] * count,
-        "length": count,
-    }
+def _markers(
+    selection: ExportSelection, waits: ExportedWaits, table: ContextTable, line: int,
+    phase_names: list[int], wait_name: int,
+) -> Iterator[_Marker]:  # fmt: skip
+    """Yield the phases and waits of trace line ``line``; the names are strings, those of phases by
+    group."""
+    for begin, end, group in selection.phases.of_line(line):
+        yield None, phase_names[group], begin / 1e6, end / 1e6, _INTERVAL, _USER
+    for wait in waits.of_line(line):
+        data: dict[str, Any] = {"type": _WAIT_TYPE, "waker": utf8(wait.text)}
+        if wait.path:
+            data["cause"] = {"time": wait.end / 1e6, "stack": int(table.of_node[wait.path])}
+        yield data, wait_name, wait.begin / 1e6, wait.end / 1e6, _INTERVAL, _WAITING
+
+
+def _write_markers(file: TextIO, folder: Path, markers: Iterator[_Marker]) -> None:
+    """Write the table of a thread's markers; columns are kept in ``folder`` first."""
+    with json_columns(_MARKER_COLUMNS, folder) as columns:
+        while rows := list(islice(markers, _MARKERS_AT_ONCE)):
+            texts = [as_json(column)[1:-1] for column in zip(*rows, strict=True)]
+            columns.add(*texts, count=len(rows))
+        file.write(f',"markers":{{"length":{columns.count}')
+        columns.write(file)
+        file.write("}")
 
 
 def _write_shared(
     file: TextIO, selection: ExportSelection, table: ContextTable, stacks: _StackTable
-) -> list[int]:
-    """Write the tables that threads share; returns the strings of phases, by group."""
+) -> tuple[list[int], int]:
+    """Write the tables that threads share; returns the strings of phases, by group, and that of
+    waits."""
     strings: Numbering[str] = Numbering()
     frames, waits = table.frames, [name for name, _ in stacks.waits]
     sources: Numbering[str] = Numbering()
@@ -201,8 +230,9 @@ def _write_shared(
         "sourceLocationTable": {"source": [], "line": [], "column": []},
     })  # fmt: skip
     phase_names = [strings[utf8(name)] for name in selection.phases.names]
+    wait_name = strings["wait"]
     file.write(',"stringArray":' + as_json(list(strings)))
-    return phase_names
+    return phase_names, wait_name
 
 
 def _write_tables(file: TextIO, tables: dict[str, dict[str, list[Any]]]) -> None:
@@ -277,7 +307,7 @@ def _function_table(functions: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
 
 def _write_thread(
     file: TextIO, folder: Path, selection: ExportSelection, stacks: _StackTable, line: Line,
-    pid: int, tid: int, process: str, markers: dict[str, object],
+    pid: int, tid: int, process: str, markers: Iterator[_Marker],
 ) -> None:  # fmt: skip
     thread = {
         "processType": "default",
@@ -291,10 +321,11 @@ def _write_thread(
         "processName": utf8(process),
         "pid": str(pid),
         "tid": tid,
-        "markers": markers,
     }
     kind = "tracing-ms" if stacks.timed else "samples"
-    file.write(as_json(thread)[:-1] + f',"samples":{{"weightType":"{kind}"')
+    file.write(as_json(thread)[:-1])
+    _write_markers(file, folder, markers)
+    file.write(f',"samples":{{"weightType":"{kind}"')
     with json_columns(stacks.columns, folder) as columns:
         for block in selection.trace(line.number):
             count, texts = stacks.encode_samples(block)

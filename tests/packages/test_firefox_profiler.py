@@ -19,6 +19,7 @@ import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from tests.support.made import make
+from tests.support.waiting_threads import threads_that_wait
 
 VERSION = "0.10.0"
 
@@ -71,7 +72,8 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Database:
 
 
 @pytest.fixture(scope="module")
-def profiler(db: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Profiler]:
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The profiler's program."""
     folder = tmp_path_factory.mktemp("profiler")
     subprocess.run(
         ["npm", "pack", "--silent", f"@firefox-devtools/profiler-cli@{VERSION}"],
@@ -79,13 +81,27 @@ def profiler(db: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     )  # fmt: skip
     (archive,) = folder.glob("*.tgz")
     subprocess.run(["tar", "-xzf", archive.name], cwd=folder, check=True)
+    return folder / "package/dist/profiler-cli.js"
+
+
+@contextlib.contextmanager
+def session(script: Path, database: Path, folder: Path) -> Iterator[Profiler]:
+    """A session with the export of a database loaded."""
     exported = folder / "run.firefox.json"
-    assert main(["export", str(db.path), "--format", "firefox", "-o", str(exported)]) == 0
-    loaded = Profiler(folder / "package/dist/profiler-cli.js", folder / "sessions")
+    assert main(["export", str(database), "--format", "firefox", "-o", str(exported)]) == 0
+    loaded = Profiler(script, folder / "sessions")
     server = loaded.load(exported)
     yield loaded
     server.terminate()
     server.wait()
+
+
+@pytest.fixture(scope="module")
+def profiler(
+    script: Path, db: Database, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Profiler]:
+    with session(script, db.path, tmp_path_factory.mktemp("session")) as loaded:
+        yield loaded
 
 
 def test_functions_of_every_thread_have_their_costs(profiler: Profiler, db: Database) -> None:
@@ -124,3 +140,13 @@ def test_its_sum_is_that_of_the_report(profiler: Profiler, db: Database) -> None
             sums[metric] += one["selfSamples"] / 1e3
     for metric, total in sums.items():
         assert total == pytest.approx(float(np.sum(db.metrics.exclusive(metric))))
+
+
+def test_waits_are_markers_with_the_stack_of_the_waker(script: Path, tmp_path: Path) -> None:
+    with session(script, threads_that_wait(tmp_path), tmp_path) as profiler:
+        (markers,) = profiler.ask("thread", "markers", "--thread", "t-0")["byType"]
+        (marker,) = markers["topMarkers"]
+        assert (markers["markerName"], marker["start"], marker["duration"]) == ("wait", 20, 60)
+        assert marker["label"] == "ended by app 100 · holder 101"
+        shown = profiler.ask("marker", "info", marker["handle"])
+        assert [frame["name"] for frame in shown["stack"]["frames"]] == ["unlock", "main"]
