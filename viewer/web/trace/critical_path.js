@@ -201,10 +201,10 @@ export class CriticalPath {
     const ratio = devicePixelRatio || 1;
     const drawn = this.drawnSteps(answer, places);
     const { width, height } = pen.canvas;
-    // Even-odd: what is on the path is left out. Steps do not overlap, since the path is on one row at a time.
+    // Even-odd: what is on the path is left out.
     pen.beginPath();
     pen.rect(0, 0, width, height);
-    for (const { left, right, band } of drawn) pen.rect(left, band.top, right - left, band.bottom - band.top);
+    for (const { left, right, band } of united(drawn)) pen.rect(left, band.top, right - left, band.bottom - band.top);
     pen.globalAlpha = DIMMED;
     pen.fillStyle = cssVariable("--ground");
     pen.fill("evenodd");
@@ -241,6 +241,24 @@ export class CriticalPath {
     const { text, seconds } = answer.parts[of[hit.at]];
     return [`on the critical path: ${text}, ${formatTime(end[hit.at] - begin[hit.at])}; in this call path ${formatTime(seconds * 1e9)}, ${formatPercent(seconds / answer.seconds)}`];
   }
+}
+
+/**
+ * Where any of some steps is drawn, without overlaps: short ones are drawn wider than they are.
+ * @param {DrawnStep[]} drawn in order of time
+ */
+function united(drawn) {
+  /** @type {Map<number, Pick<DrawnStep, "left" | "right" | "band">>} the last of each row, by its top */
+  const last = new Map();
+  const pieces = [];
+  for (const { left, right, band } of drawn) {
+    const before = last.get(band.top);
+    if (before && left <= before.right) { before.right = Math.max(before.right, right); continue; }
+    const piece = { left, right, band };
+    last.set(band.top, piece);
+    pieces.push(piece);
+  }
+  return pieces;
 }
 
 /**
