@@ -25,9 +25,3 @@ def lines_of_thread(db: Database, tid: int) -> list[int]:
     if not lines:
         raise UsageError(f"{db.path}: has no such tid")
     return lines
-
-
-def require_waits(db: Database) -> None:
-    """Raise :class:`UsageError` unless ``db`` has waits with their wakers."""
-    if not len(db.waits):
-        raise UsageError(f"{db.path}: no waits with their wakers were recorded")

@@ -11,7 +11,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.waits.path_steps import find_critical_path
 from hpcd.analysis.waits.wait_chains import Cause, WaitSteps
-from hpcd.analysis.waits.wait_report import ActivityNames, cause_text
+from hpcd.analysis.waits.wait_report import ActivityNames, cause_text, require_waits
 from hpcd.array_types import I64
 from hpcd.kernels.library import CStructure
 
@@ -96,6 +96,7 @@ def path_report(
     """Return :func:`~hpcd.analysis.waits.path_steps.find_critical_path` by call path, with all of
     its steps, or of as many pixels as ``columns`` the steps that are in the middle of one. Raises
     :class:`UsageError`, :class:`FormatError`."""
+    require_waits(db)
     critical = find_critical_path(db, begin, end, line, graph)
     names = ActivityNames(db)
     length = critical.end - critical.begin

@@ -9,6 +9,7 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.waits.wait_chains import Cause, Causes, wait_causes
+from hpcd.errors import UsageError
 
 _UNKNOWN = "[unknown]"
 
@@ -56,6 +57,12 @@ class WaitReport:
     not_seen: int
     other_seconds: float
     in_vain: int
+
+
+def require_waits(db: Database) -> None:
+    """Raise :class:`UsageError` unless ``db`` has waits with their wakers."""
+    if not len(db.waits):
+        raise UsageError(f"{db.path}: no waits with their wakers were recorded")
 
 
 def wait_report(db: Database) -> WaitReport:

@@ -19,7 +19,7 @@ from hpcd.cli.options import (
     check_ranges,
 )
 from hpcd.cli.output.tree_tables import MIN_NAME, Row, TextOutput
-from hpcd.cli.trace_places import lines_of_thread, require_waits, trace_time
+from hpcd.cli.trace_places import lines_of_thread, trace_time
 from hpcd.wording import counted, percent, time_text
 
 # Kinds below this share are left out of the heading.
@@ -57,7 +57,6 @@ class CriticalPathCommand(Command):
     def run(self, args: argparse.Namespace) -> int:
         check_ranges(args, "percent")
         with open_database(args.database, native=args.native) as db:
-            require_waits(db)
             start, end = (
                 None if seconds is None else trace_time(seconds)
                 for seconds in (args.start, args.end)

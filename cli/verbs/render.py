@@ -82,6 +82,9 @@ class Render(Command):
         parser.add_argument("--phases", default="", metavar="PHASES",
                             help="trace: bands over the lines show phases, as hpcd report --by"
                             " phase=PHASES takes them")  # fmt: skip
+        parser.add_argument("--critical-path", action="store_true",
+                            help="trace: the critical path of the picture's time as a line over the"
+                            " lines, as hpcd critical-path has it, all else dimmed")  # fmt: skip
         parser.add_argument("--procedure-color", action="append", default=[],
                             metavar="PATTERN=COLOR",
                             help="color of procedures: 'MPI_.* = #d55e00'; the first match decides"
@@ -121,6 +124,7 @@ class Render(Command):
                 metric=args.metric,
                 procedure=args.procedure,
                 phases=args.phases,
+                critical_path=args.critical_path,
                 states=args.json,
                 colours=parse_patterns(args.procedure_color),
                 dark=args.dark,

@@ -26,7 +26,7 @@ from hpcd.analysis.profile.report_header import HeaderFacts, gather_facts
 from hpcd.analysis.profile.views import SCOPE_VIEWS, hot_path, make_view
 from hpcd.analysis.waits.lazy_graph import LazyGraph
 from hpcd.analysis.waits.single_wait import WaitFinder
-from hpcd.analysis.waits.wait_report import wait_report
+from hpcd.analysis.waits.wait_report import require_waits, wait_report
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_native_option, add_repeatable, check_ranges
 from hpcd.cli.output.terminal_text import harmless, spreadsheet_cell
@@ -34,7 +34,7 @@ from hpcd.cli.output.tree_tables import Row, TextOutput, print_answer
 from hpcd.cli.output.viewer_hint import costliest, hint
 from hpcd.cli.output.wait_tables import heading, single_wait_rows, wait_heading, wait_rows
 from hpcd.cli.result_store import latest_result
-from hpcd.cli.trace_places import lines_of_thread, require_waits, trace_time
+from hpcd.cli.trace_places import lines_of_thread, trace_time
 from hpcd.errors import UsageError
 from hpcd.wording import counted
 

@@ -187,6 +187,18 @@ def test_paths_of_what_is_no_window_are_refused(waits_url: str, query: str) -> N
     assert ask(waits_url, f"api/v1/db/waits.db/critical-path?{query}")[0] == 400
 
 
+def test_a_database_without_waits_has_no_critical_path(url: str) -> None:
+    status, answer = ask(url, "api/v1/db/run.db/critical-path?t0=0&t1=9&w=9")
+    assert status == 400 and "no waits" in answer.decode()
+
+
+def test_a_picture_for_files_has_the_critical_path(waits_url: str) -> None:
+    query = "api/v1/db/waits.db/render?t0=0&t1=99000000&l0=0&l1=3&w=800&h=400&depth=0&format=svg"
+    plain, path = (ask(waits_url, query + more) for more in ("", "&critical=1"))
+    assert plain[0] == path[0] == 200
+    assert b"path: waiting for an interrupt" in path[1] and b"path: w" not in plain[1]
+
+
 def test_a_row_that_is_not_shown_has_no_place(waits_url: str) -> None:
     answer = critical_path(waits_url, "t0=0&t1=99000000&w=9&filter=label%3A100%24")
     assert answer["steps"]["row"] == [1, 1, 1, 0]

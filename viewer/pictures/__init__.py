@@ -43,6 +43,8 @@ def draw(db: Database, output: Path, view: PictureView) -> Drawn:
         raise UsageError(f"there are {len(db.lines)} trace lines, numbered from 0")
     if view.phases and view.kind != "trace":
         raise UsageError("phases are drawn over the lines of the trace view only")
+    if view.critical_path and view.kind != "trace":
+        raise UsageError("a critical path is drawn over the lines of the trace view only")
     page = Page(db, output, view)
     with page.style():
         drawn = VIEWS[view.kind](page)

@@ -21,7 +21,7 @@ _HEIGHT, _GAP = 0.14, 0.03
 
 def draw_bands(page: Page, axes: Axes, rows: Sequence[I64]) -> tuple[dict[str, str], list[str]]:
     """Draw the phases of the picture's view over ``rows`` (of each its trace lines), at rows 0, 1,
-    2 and so on; returns the colours of those drawn by name, and notes.
+    2 and so on; returns texts for the legend with their colours, and notes.
 
     Too many to be told apart are not drawn, which a note says. Raises
     :class:`hpcd.errors.UsageError` where no call marks any.
@@ -57,7 +57,7 @@ def draw_bands(page: Page, axes: Axes, rows: Sequence[I64]) -> tuple[dict[str, s
     left = len(named) - _MOST_NAMED
     hexadecimal = palette.colours(phases.name).tolist()
     shown = {
-        phases.name[group]: "#{:02x}{:02x}{:02x}".format(*hexadecimal[group])
+        f"phase  {phases.name[group]}": "#{:02x}{:02x}{:02x}".format(*hexadecimal[group])
         for group in named[:_MOST_NAMED].tolist()
     }
     return shown, [f"{left:,} more phases"] if left > 0 else []

@@ -48,7 +48,8 @@ class PictureView:
     another, share rows of the trace view. ``line``: the depth view's, None the first. ``metric``
     empty is the one that tells most; ``procedure``: whose cost over lines, everything if empty.
     ``phases``: those to draw over the rows of the trace view, as ``hpcd report --by phase=`` takes
-    them. ``states``: whether :attr:`Drawn.states` is wanted; it takes reading the lines' records.
+    them; ``critical_path``: whether that of the picture's time is drawn over them. ``states``:
+    whether :attr:`Drawn.states` is wanted; it takes reading the lines' records.
     """
 
     kind: str = "trace"
@@ -63,6 +64,7 @@ class PictureView:
     metric: str = ""
     procedure: str = ""
     phases: str = ""
+    critical_path: bool = False
     states: bool = False
     colours: Sequence[palette.ColourPattern] = ()
     dark: bool = False
@@ -169,7 +171,7 @@ class Page:
         bands: Mapping[str, str] | None = None,
     ) -> None:
         """Procedures with their share of the pixels, in the colours of ``chips``, then what marks
-        mean, then ``bands``: phases and their colours."""
+        mean, then ``bands``: texts of what else is drawn over the rows, and their colours."""
         shown = shares[:_LEGEND_ENTRIES]
         handles = [
             Line2D([], [], marker="s", markersize=9, linestyle="",
@@ -186,7 +188,7 @@ class Page:
             Line2D([], [], marker="s", markersize=5, linestyle="", color=colour)
             for colour in named.values()
         ]
-        texts = [f"phase  {short(name, _LABEL_WIDTH)}" for name in named]
+        texts = [short(name, _LABEL_WIDTH + 7) for name in named]
         self.figure.legend(
             handles,
             [*labels, *notes, *texts],

@@ -13,6 +13,7 @@ from hpcd.masks import positions
 from hpcd.model.cct import NO_NODE
 from hpcd.viewer.depth_slice import NO_PROCEDURE, entities_shown, shares
 from hpcd.viewer.picture_tree import ASLEEP, RUNNABLE, RUNNING, WAITING
+from hpcd.viewer.pictures.path_line import draw_path
 from hpcd.viewer.pictures.phase_bands import draw_bands
 from hpcd.viewer.pictures.picture import Drawn, Page, short
 from hpcd.viewer.pictures.thread_states import ThreadStates
@@ -43,10 +44,11 @@ def trace(page: Page) -> Drawn:
         list(labelled),
         [short(_row_label(db, of_row[i]), 26) for i in labelled],
     )
+    path = draw_path(page, axes, of_row, width)
     bands, more = draw_bands(page, axes, of_row)
     page.over_time(axes)
     ranked = states.shares(nodes)
-    page.legend(states.named(ranked), states.chips(ranked), [*notes, *more], bands)
+    page.legend(states.named(ranked), states.chips(ranked), [*notes, *more], {**path, **bands})
     what = f"{page.lines_text(len(selected))}, {len(db.trace):,} samples"
     page.titles(states.title, what, _NEAREST)
     return Drawn(

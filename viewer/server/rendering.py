@@ -36,6 +36,7 @@ def rendered_trace(database: OpenDatabase, parameters: QueryParameters) -> tuple
         view = PictureView(
             width=width, height=height, depth=depth, start=start, end=end, lines=lines.tolist(),
             share=True, colours=patterns, dark=parameters.has("dark"),
+            critical_path=parameters.has("critical"),
         )  # fmt: skip
         draw(database.db, path, view)
         return path.read_bytes(), MEDIA_TYPES[format_]

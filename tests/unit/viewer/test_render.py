@@ -30,6 +30,7 @@ from tests.support.colour_distance import SEEN, least_distance, seen_colours
 from tests.support.made import Step, make
 from tests.support.paths import ROOT
 from tests.support.recorded import hpcd as command
+from tests.support.waiting_threads import threads_that_wait
 
 SECOND = 1_000_000_000
 
@@ -89,6 +90,32 @@ def test_phases_are_bands_over_the_lines(tmp_path: Path) -> None:
     # The head of the third of four rows.
     top, height = 0.11 * 500, 0.8 * 500 / 4
     assert top + 2 * height <= rows.min() <= rows.max() <= top + 2.2 * height
+
+
+def test_the_critical_path_is_a_line_along_the_rows(tmp_path: Path) -> None:
+    """It is on the second of three rows until 80 ms of 99, waiting for a device from 40 to 60."""
+    database, output = threads_that_wait(tmp_path), tmp_path / "path.png"
+    with hpcd.analysis.open(database) as db:
+        draw(db, output, PictureView(critical_path=True, width=1000, height=500))
+        with pytest.raises(UsageError, match="trace view only"):
+            draw(db, output, PictureView(kind="flame", critical_path=True))
+    pixels = np.asarray(Image.open(output).convert("RGB"))[99:419, 130:750]
+    spans = {}
+    for name, colour in (("device", (0x1B, 0x9E, 0x77)), ("running", (0x2C, 0x6F, 0xBB))):
+        rows, columns = np.nonzero((pixels == colour).all(axis=2))
+        spans[name] = [
+            (row, *np.round(columns[rows * 3 // 320 == row][[0, -1]] / 620 * 99).tolist())
+            for row in np.unique(rows * 3 // 320).tolist()
+        ]
+        assert np.unique(np.round(rows / 320 * 3 % 1, 1)).tolist() == [0.9]
+    assert spans == {"device": [(1, 40, 60)], "running": [(0, 80, 99), (1, 0, 80)]}
+
+
+def test_without_waits_there_is_no_critical_path(database: Path, tmp_path: Path) -> None:
+    output = tmp_path / "x.png"
+    call = command("render", database, "-o", output, "--critical-path", check=False)
+    assert call.returncode == 2 and "no waits with their wakers" in call.stderr
+    assert not output.exists()
 
 
 def test_a_preempted_thread_is_shown_where_it_stood(tmp_path: Path) -> None:

@@ -249,7 +249,7 @@ class TracePane {
   rendered(format) {
     const { store, api } = this;
     const dark = document.documentElement.classList.contains("dark") ? "1" : undefined;
-    return api.rendered(store.db, store.state, format, { w: 1600, h: 900, depth: store.state.depth ?? 0, patterns: store.state.colours, dark });
+    return api.rendered(store.db, store.state, format, { w: 1600, h: 900, depth: store.state.depth ?? 0, patterns: store.state.colours, dark, critical: this.critical.shown ? "1" : undefined });
   }
 
   dispose() {
