@@ -100,6 +100,12 @@ class KernelTargets:
         end."""
         self._maps.pythons.update(struct.pack("<I", pid), entry)
 
+    def know_python(self, program: bytes, entry: bytes) -> None:
+        """Take the Python frames of all processes that begin ``program`` (``struct
+        python_program``) from their exec on, by ``entry`` (``struct python``), whose addresses
+        count from where the program's code begins."""
+        self._maps.python_programs.update(program, entry)
+
     def forget_python(self, pid: int) -> None:
         """Take no Python frames of ``pid`` any more."""
         self._maps.pythons.delete(struct.pack("<I", pid))

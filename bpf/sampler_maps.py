@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # with numpy, which is imported while the programs load
 
 MAX_PROCESSES = 16384
 MAX_THREADS = 131072
+# Interpreters that are recognised at their exec: of each user those of a few environments.
+MAX_PYTHON_PROGRAMS = 1024
 # Processes that are not recorded and wake threads that are, in a round: of others in vain.
 MAX_OUTSIDERS = 4096
 
@@ -31,6 +33,10 @@ class SamplerMaps(maps.MapSet):
         self.processes = self.create("processes", maps.HASH, wire.Process.BYTES, MAX_PROCESSES)
         self.threads = self.create("threads", maps.HASH, wire.Thread.BYTES, MAX_THREADS)
         self.pythons = self.create("pythons", maps.HASH, wire.Python.BYTES, MAX_PROCESSES)
+        self.python_programs = self.create(
+            "python_programs", maps.LRU_HASH, wire.Python.BYTES, MAX_PYTHON_PROGRAMS,
+            key_size=wire.PythonProgram.BYTES,
+        )  # fmt: skip
         self.create("python_chains", maps.PERCPU_ARRAY, wire.PYTHON_CHAIN_BYTES, caches // cpus)
         self.counters = self.create("counters", maps.PERCPU_ARRAY, wire.Counters.BYTES, 1)
         self.create("next_thread", maps.PERCPU_ARRAY, 4, 1)

@@ -570,6 +570,12 @@ class Python(
     gil: int = 0
 
 
+class PythonProgram(WireStructure, kinds="u8 u4 u4"):
+    inode: int = 0
+    device: int = 0
+    user: int = 0
+
+
 class WantedProcess(WireStructure, kinds="u4 u4"):
     wanted: int = 0
     unused: int = 0

@@ -63,11 +63,13 @@ struct uprobes_state {
 
 struct mm_struct {
 	unsigned long flags;
+	unsigned long start_code;
 	unsigned long start_stack;
 	unsigned long brk;
 	unsigned long arg_start;
 	unsigned long arg_end;
 	unsigned long env_end;
+	struct file *exe_file;
 	struct uprobes_state uprobes_state;
 };
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,16 @@ _NOBODY = 65534
 _JIT_SPAN = 1 << MODULE_SHIFT
 # Mappings of anonymous memory that are remembered.
 _MAX_MEMORY = 65_536
+
+
+class MappedRuntime(NamedTuple):
+    """A language's runtime in a mapping: what is to be added to addresses in its file (``bias``),
+    the addresses there of its symbols (:mod:`hpcd.daemon.unwind.runtime_symbols`), and where the
+    file's code begins."""
+
+    bias: int
+    symbols: dict[str, int]
+    code: int
 
 
 class ModuleMappings:
@@ -215,15 +226,17 @@ class ModuleMappings:
             entry_of[region] = entry
             self._paths.note(0, region, entry, now)
 
-    def runtime_in(self, region: Region) -> tuple[int, dict[str, int]] | None:
-        """Return the bias of the mapping ``region`` and the addresses of the language's runtime in
-        its module (:mod:`hpcd.daemon.unwind.runtime_symbols`); None where there is none, or the
-        module has not been analysed."""
+    def runtime_in(self, region: Region) -> MappedRuntime | None:
+        """Return the language's runtime in the module of the mapping ``region``; None where there
+        is none, or the module has not been analysed."""
         entry = self._by_inode.get((region.device, region.inode))
         if entry is None or entry.table is None or not entry.table.runtime or not entry.placed:
             return None
         rows = mapping_rows(region, entry)
-        return (rows[0][1], entry.table.runtime) if rows else None
+        if not rows:
+            return None
+        code = min(segment.vaddr for segment in entry.table.segments if segment.executable)
+        return MappedRuntime(rows[0][1], entry.table.runtime, code)
 
     def is_analysed(self, device: str, inode: int) -> bool:
         """Whether nothing is to be waited for: the file's table is there, will not be, or it is not

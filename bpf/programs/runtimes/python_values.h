@@ -34,6 +34,12 @@ struct python {
 	u64 gil;          /* address of the GIL; 0: each interpreter has its own's */
 };
 
+/* A program's file, as one user's processes run it: CPython is recognised by memory of theirs. */
+struct python_program {
+	u64 inode;
+	u32 device, user;
+};
+
 /* struct _gil_runtime_state, 3.9 to 3.15: its pthread_cond_t cond. A thread that waits for the GIL sleeps on one of its words
  * with a timeout. Behind it are a mutex, held for moments, and the condition on which the last holder waits for the next. */
 #define GIL_CONDITION 32

@@ -3,7 +3,7 @@
 #ifndef HPCD_THREADS_LIFECYCLE_H
 #define HPCD_THREADS_LIFECYCLE_H
 
-#include "runtimes/python_maps.h"
+#include "runtimes/python_programs.h"
 #include "paths/call_path.h"
 #include "paths/copies.h"
 #include "threads/owner.h"
@@ -109,6 +109,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 		process->image = event.image;
 		process->refresh = !ON_DEMAND;
 		map_delete(MAP(PYTHONS), &event.tgid);
+		begin_python(task, event.tgid);
 		struct thread *hidden = map_lookup(MAP(THREADS), &event.tid);
 		if (hidden)
 			hidden->user = 0;

@@ -33,6 +33,7 @@ from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.daemon.naming.other_wakers import OtherWakers
 from hpcd.daemon.runtimes.python.frame_naming import PythonNaming
 from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
+from hpcd.daemon.runtimes.python.python_programs import KnownPythons
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.program_files import program_files
@@ -117,6 +118,7 @@ class Assembly:
         kernel = self._kernel_naming(sampler)
         lack = python_frames_lack(self._options.loader)
         pythons = PythonProcesses(mappings, sampler.targets, lack, self._accounts, targets.user_of)
+        self._stack.callback(lambda: KnownPythons().remember(pythons.programs.values()))
         python = PythonNaming(pythons, self._modules, writer, targets.user_of)
         stacks = StackResolver(
             mappings,

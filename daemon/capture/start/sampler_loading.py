@@ -32,6 +32,7 @@ from hpcd.daemon.capture.loop import heap
 from hpcd.daemon.capture.loop.begun_command import BegunCommand
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.start.call_setup import CallSetup
+from hpcd.daemon.runtimes.python.python_programs import KnownPythons
 from hpcd.daemon.unwind.kept_tables import KnownCommands
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError
 from hpcd.processors import own_cpu_seconds
@@ -167,6 +168,8 @@ class SamplerLoading:
 
     def _load_and_begin(self, *, begin: bool) -> tuple[SamplerPrograms, BegunCommand | None]:
         programs, options = self._load(background=True), self._options
+        for known in KnownPythons().load():
+            programs.targets.know_python(known.key, known.entry)
         if any(event.frequency > _MOST_COPIED_HZ for event in self.events):
             programs.load_walkers()
         if not (begin and options.release):

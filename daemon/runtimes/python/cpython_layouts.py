@@ -84,7 +84,7 @@ class Layout:
         all of."""
         return self.line_table + 8 - self.file
 
-    def kernel_entry(self, runtime: int, unset: tuple[int, int]) -> bytes:
+    def kernel_entry(self, runtime: int, unset: tuple[int, int]) -> wire.Python:
         """Return ``struct python`` of a process with ``_PyRuntime`` at this address; ``unset`` are
         the begin and end of the code in which a CFrame has no frame yet."""
         return wire.Python(
@@ -98,7 +98,7 @@ class Layout:
             identity_bytes=self.identity_bytes, instructions=self.instructions,
             thread_interpreter=self.thread_interpreter, interpreter_gil=self.gil,
             gil=runtime + self.gil if self.version < _OWN_GIL else 0,
-        ).pack()  # fmt: skip
+        )  # fmt: skip
 
 
 _3_10 = Layout(

@@ -39,6 +39,8 @@ _SHIMS = {("<shim>", "<shim>"), ("<shim>", "<interpreter trampoline>"), ("__init
 _UNKNOWN = "[Python function that is gone]"
 _NO_FILE = "[python]"
 _MOST_FUNCTIONS = 1 << 20
+# Processes, of those that were not recognised in time.
+_MOST_UNREAD = 256
 _MASK = (1 << 64) - 1
 _PROCESS_OF = StackEvent.reader("tgid")
 _GONE = PythonCode(_NO_FILE, _UNKNOWN, 0, LineTable(0))
@@ -71,15 +73,15 @@ class PythonNaming:
         self._functions: dict[tuple[int, int, int], tuple[PythonCode, int] | None] = {}
         """By pid, address and identity: the function and its module; None: not to be shown."""
         self._forgotten = 0
+        self._unread: defaultdict[int, set[int]] = defaultdict(set)
+        """Functions of processes that the programs know and user space has not recognised yet."""
         self._symbols: set[int] = set()
         """Frames at which a function that is in the measurement begins."""
 
     def read_ahead(self, stacks: Iterable[bytes]) -> None:
         """Read the functions that are new in ``stacks`` (as the ring of events has them): their
         process may end before its paths are made."""
-        if not len(self.processes):
-            return
-        wanted: defaultdict[int, set[int]] = defaultdict(set)
+        wanted, self._unread = self._unread, defaultdict(set)
         for stack in stacks:
             words = np.frombuffer(stack, np.uint64, offset=StackEvent.BYTES)
             code = words[words >> np.uint64(_KIND_SHIFT) == _PYTHON]
@@ -90,6 +92,8 @@ class PythonNaming:
             process = self.processes.get(pid)
             if process:
                 self.processes.read(pid, sorted(addresses - process.codes.keys()))
+            elif len(self._unread) < _MOST_UNREAD:
+                self._unread[pid] = addresses
 
     def frames(self, pid: U64, code: U64, position: U64) -> U64:
         """Return the frames u64[n] of Python frames by process and words; 0 for those that are the
@@ -104,6 +108,7 @@ class PythonNaming:
         new[1:] = (key[:, 1:] != key[:, :-1]).any(axis=0)
         rows = [tuple(row) for row in key[:, new].T.tolist()]
         self._find(distinct_functions(rows))
+        self._unread.clear()  # they have been read now, or their processes have ended
         named = np.empty(len(order), np.uint64)
         named[order] = np.fromiter(map(self._frame, rows), np.uint64, len(rows))[new.cumsum() - 1]
         return named

@@ -17,7 +17,7 @@ from hpcd.bpf.wire import PythonAnchor
 from hpcd.daemon.access import target_reader
 from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.access.user_accounts import UserAccounts
-from hpcd.daemon.naming.module_mappings import ModuleMappings
+from hpcd.daemon.naming.module_mappings import MappedRuntime, ModuleMappings
 from hpcd.daemon.runtimes.python.code_objects import AT_ONCE, Pieces, PythonCode, read_codes
 from hpcd.daemon.runtimes.python.cpython_layouts import (
     DEBUG_OFFSETS_BYTES,
@@ -26,6 +26,7 @@ from hpcd.daemon.runtimes.python.cpython_layouts import (
     layout_of,
     unset_code,
 )
+from hpcd.daemon.runtimes.python.python_programs import PythonProgram
 from hpcd.daemon.unwind.runtime_symbols import PYTHON_LOOP, PYTHON_LOOP_END, PYTHON_RUNTIME
 from hpcd.model.region import Region
 
@@ -78,6 +79,8 @@ class PythonProcesses:
         self._began: dict[int, int] = {}
         self.forgotten = 0
         """How often functions were forgotten, as their user's took too much memory."""
+        self.programs: dict[bytes, PythonProgram] = {}
+        """Files that were recognised as CPython, by ``struct python_program``."""
         self.unknown: dict[str, str] = {}
         """Load modules whose Python frames are not taken, and why."""
 
@@ -102,9 +105,8 @@ class PythonProcesses:
             runtime = self._mappings.runtime_in(region)
             if runtime is None:
                 continue
-            bias, symbols = runtime
-            if PYTHON_RUNTIME in symbols:
-                self._recognise(pid, began, region, bias, symbols)
+            if PYTHON_RUNTIME in runtime.symbols:
+                self._recognise(pid, began, region, runtime)
                 return
         if self._processes.pop(pid, None):  # it was another program
             self._kernel.forget_python(pid)
@@ -127,11 +129,9 @@ class PythonProcesses:
         if len(self._processes) > _MOST_PROCESSES:
             self._processes.popitem(last=False)
 
-    def _recognise(
-        self, pid: int, began: int, region: Region, bias: int, symbols: dict[str, int]
-    ) -> None:
+    def _recognise(self, pid: int, began: int, region: Region, runtime: MappedRuntime) -> None:
         """Find out which version ``pid`` runs, and let the programs know its structures."""
-        path = region.path
+        path, bias, symbols = region.path, runtime.bias, runtime.symbols
         if self._lack:
             self.unknown[path] = f"no Python frames: {self._lack}"
             self._keep(pid, began, None)
@@ -141,11 +141,11 @@ class PythonProcesses:
         version = symbols.get("Py_Version", -bias) + bias
         pieces = [(address, DEBUG_OFFSETS_BYTES), (version, 4), (loop, _LOOP_BYTES)]
         try:
-            runtime, number, code = read_memory(pid, pieces)
+            offsets, number, code = read_memory(pid, pieces)
         except (OSError, WithheldError):
             return  # mappings are read again
         try:
-            layout = layout_of(_version(path, number), runtime or b"")
+            layout = layout_of(_version(path, number), offsets or b"")
             if layout.anchor is PythonAnchor.COUNTED and PYTHON_LOOP_END not in symbols:
                 raise UnknownVersionError("CPython 3.9 without the symbol of its evaluation loop")
         except UnknownVersionError as error:
@@ -160,8 +160,13 @@ class PythonProcesses:
             span = frame, frame + symbols[PYTHON_LOOP_END] + bias - loop
         entry = layout.kernel_entry(address, span)
         code_type = symbols.get("PyCode_Type", -bias) + bias
-        self._keep(pid, began, PythonProcess(layout, entry, code_type))
-        self._kernel.set_python(pid, entry)
+        self._keep(pid, began, PythonProcess(layout, entry.pack(), code_type))
+        self._kernel.set_python(pid, entry.pack())
+        # Of a library this says nothing: a process's program is another file.
+        program = PythonProgram.of(region, self._user_of(pid), entry, runtime.code + bias)
+        if self.programs.get(program.key) != program:
+            self.programs[program.key] = program
+            self._kernel.know_python(program.key, program.entry)
 
     # --- their functions ---
 
