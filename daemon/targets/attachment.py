@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from hpcd.bpf.kernel_targets import KernelTargets
@@ -10,7 +10,7 @@ from hpcd.daemon.access import processes
 from hpcd.daemon.targets.lifecycle import AttachedThread, attach_thread
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.selector import Selector
-from hpcd.daemon.targets.sleeping_threads import SleepingThreads
+from hpcd.daemon.targets.sleeping_threads import SeenThread, SleepingThreads, seen_asleep
 
 
 class Attachment:
@@ -51,27 +51,33 @@ class Attachment:
         """Register every selected process, again and again until no new one turns up."""
         attached = True
         while attached:
-            pids = self._selected()
+            pids = [pid for pid in self._selected() if self._is_new(pid)]
+            for pid in pids:
+                self._read_mappings(pid)
+            before = self._sleeping.read(pids) if self._sleeping and pids else {}
             begun = len(self._attached)
             attached = any([self._attach_process(pid) for pid in pids])
-            self._attached[begun:] = self._with_stacks(self._attached[begun:])
+            self._attached[begun:] = self._with_stacks(self._attached[begun:], before)
         if self._sleeping:
             self._sleeping.close()
 
-    def _with_stacks(self, threads: list[AttachedThread]) -> list[AttachedThread]:
-        """``threads`` with the stacks of those that sleep since before they were registered."""
+    def _with_stacks(
+        self, threads: list[AttachedThread], before: Mapping[int, SeenThread]
+    ) -> list[AttachedThread]:
+        """``threads`` with the stacks of those that slept when they were registered; ``before``
+        has, by tid, what they did before that."""
         pids = {thread.pid for thread in threads}
-        asleep = self._sleeping.read(pids) if self._sleeping and pids else {}
+        after = self._sleeping.read(pids) if self._sleeping and pids else {}
         stacked = []
         for thread in threads:
-            stack = asleep.get(thread.state.tid)
-            if stack is None and not thread.state.running:
-                places = processes.kernel_stack(thread.pid, thread.state.tid)
+            tid = thread.state.tid
+            seen = seen_asleep(thread.time_ns, before.get(tid), after.get(tid))
+            if seen:
+                since = None if thread.state.running else seen.since
+                thread = replace(thread, stack=seen.event, copy=seen.copy, asleep_since_ns=since)
+            elif tid not in after and not thread.state.running:
+                places = processes.kernel_stack(thread.pid, tid)
                 thread = replace(thread, kernel_stack=places)
-            elif stack and not thread.state.running and stack.since <= thread.time_ns:
-                thread = replace(
-                    thread, stack=stack.event, copy=stack.copy, asleep_since_ns=stack.since
-                )
             stacked.append(thread)
         return stacked
 
@@ -83,7 +89,8 @@ class Attachment:
 
     def on_exec(self, pid: int) -> None:
         """Register ``pid``, which runs another program now, if that makes it a target."""
-        if self._selector.matches(pid):
+        if self._selector.matches(pid) and self._is_new(pid):
+            self._read_mappings(pid)
             self._attach_process(pid)
 
     def drain_attached(self) -> list[AttachedThread]:
@@ -91,15 +98,17 @@ class Attachment:
         attached, self._attached = self._attached, []
         return attached
 
-    def _attach_process(self, pid: int) -> bool:
-        """Register ``pid`` and its threads; False when there is nothing to be done.
+    def _is_new(self, pid: int) -> bool:
+        """Whether ``pid`` is to be registered here: one that the programs have registered, as the
+        child of a process, is announced by them."""
+        return not (pid in self._targets or self._kernel.records(pid)) and self._allowed(pid)
 
-        A process that the programs have registered, as the child of one, is announced by them.
-        """
-        if pid in self._targets or self._kernel.records(pid) or not self._allowed(pid):
-            return False
+    def _read_mappings(self, pid: int) -> None:
         self._targets.target(pid)
         self._targets.refresh(pid)
+
+    def _attach_process(self, pid: int) -> bool:
+        """Register the threads of ``pid``; False when there are none."""
         used = processes.process_cpu_ns(pid)
         # From here on the programs number the threads it starts; those it has are numbered here.
         attached = [
