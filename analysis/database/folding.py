@@ -4,8 +4,9 @@ Between a Python function and what it calls stand the interpreter's own frames: 
 helpers of calls, built-in functions. Folded, their cost is that of the Python line that runs them,
 and a C function of another library hangs below that line, as do the interpreter's own where it
 waits for its lock. Paths that lead to Python through the
-program's start or that of a thread begin at its first function. Nodes keep their numbers, so that
-sums and traces are those of the tree that was recorded:
+program's start or that of a thread begin at its first function; through a runner, as of tests or
+of a pool's tasks, at the first one of the program's own. Nodes keep their numbers, so that sums and
+traces are those of the tree that was recorded:
 
     main > run > <module> > step > loop > dgemm     becomes    <module> > step > dgemm
 
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hpcd.analysis.roles.program_modules import is_program_code
 from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import U32, Mask
@@ -31,8 +33,17 @@ from hpcd.model.identity import KERNEL_KINDS, ModuleKind
 # Functions of the library that only lead to the program: threads' start, `python -m`.
 _STARTS = re.compile(
     r"(.*/threading\.py:(Thread\.)?(_bootstrap|_bootstrap_inner|run)"
-    r"|(.*/runpy\.py|<frozen runpy>):(_run_module_as_main|_run_code))"
+    r"|(.*/runpy\.py|<frozen runpy>):.*)"
 )
+# What calls the program's functions for it: tests, tasks of pools, processes.
+_RUNNERS = re.compile(
+    r".*/(site|dist)-packages/(_pytest|pytest|pluggy|xdist|execnet)/.*|.*/bin/(pytest|py\.test):.*"
+    r"|.*/python3\.\d+t?/(unittest/.*"
+    r"|concurrent/futures/(thread\.py:(_worker|_WorkItem\.run)|process\.py:_process_\w+)"
+    r"|multiprocessing/(process\.py:BaseProcess\.(_bootstrap|run)|pool\.py:.*))"
+)
+# A process that was forked begins there: what is above were the steps of the one that forked it.
+_FORKED = re.compile(r".*/python3\.\d+t?/multiprocessing/process\.py:BaseProcess\._bootstrap")
 _IMPORTS = "<frozen importlib."
 
 
@@ -96,42 +107,51 @@ def fold(
     source = np.array([kind == ModuleKind.PYTHON for kind in kinds], bool)
     imports = source & np.array([path.startswith(_IMPORTS) for path in paths], bool)
     binary = np.array([kind == ModuleKind.ELF for kind in kinds], bool)
-    leads = np.array(
-        [
-            bool(source[at] and _STARTS.fullmatch(f"{paths[at]}:{name}"))
-            for at, name in zip(module.tolist(), names, strict=True)
-        ],
-        bool,
-    )
+    places = [f"{paths[at]}:{name}" for at, name in zip(module.tolist(), names, strict=True)]
+
+    def fit(pattern: re.Pattern[str]) -> Mask:
+        fits = np.array([bool(pattern.fullmatch(place)) for place in places], bool)
+        mask: Mask = (fits & source[module])[procedure]
+        return mask
+
+    program = np.array([is_program_code(*at) for at in zip(paths, kinds, strict=True)], bool)
     own = module[procedure]
     python = source[own]
     # The native frame right below a Python function evaluates it.
     evaluators = np.unique(own[python[cct.parent] & binary[own]])
     interpreter = np.isin(own, evaluators)
-    leading = leads[procedure]
+    leading, runner = fit(_STARTS), fit(_RUNNERS)
     begins = have(roles, NameRole.ENTRY | NameRole.C_LIBRARY)
     return _fold(
         cct,
         folds=(interpreter & ~have(roles, NameRole.LOCK)[procedure]) | imports[own],
-        starts=interpreter | begins[procedure] | leading,
+        starts=interpreter | begins[procedure] | leading | imports[own],
         shows=python & ~imports[own] & ~leading,
+        runs=runner,
+        program=program[own] & ~runner,
+        anew=fit(_FORKED),
     )
 
 
-def _fold(cct: CCT, folds: Mask, starts: Mask, shows: Mask) -> FoldedTree:
+def _fold(
+    cct: CCT, folds: Mask, starts: Mask, shows: Mask, runs: Mask, program: Mask, anew: Mask
+) -> FoldedTree:
     """Fold nodes of ``folds`` below nodes of ``shows``; the first of these begins its path where
-    all above are of ``starts``."""
+    all above are of ``starts``. So does the first of ``program`` below one of ``runs`` that does,
+    and any of ``anew``."""
     count = len(cct)
     shown = np.arange(count, dtype=np.uint32)
     parent = cct.parent.copy()
-    inside = np.zeros(count, bool)
+    inside, run = np.zeros((2, count), bool)
     at_start = marked(count, 0)
     for level in cct.levels()[1:]:
         above = cct.parent[level]
         hidden = inside[above] & folds[level]
         shown[level] = np.where(hidden, shown[above], level)
-        first = shows[level] & at_start[above]
+        waits = run[above] & ~program[level]
+        first = (shows[level] & at_start[above] & ~waits) | anew[level]
         parent[level] = np.where(hidden, parent[shown[above]], np.where(first, 0, shown[above]))
         inside[level] = inside[above] | shows[level]
-        at_start[level] = at_start[above] & starts[level]
+        run[level] = (at_start[above] | anew[level]) & (run[above] | runs[level])
+        at_start[level] = (at_start[above] & (starts[level] | waits)) | run[level] & runs[level]
     return FoldedTree(CCT(parent, cct.frame[shown]), shown)

@@ -139,6 +139,29 @@ main()
     assert [text.partition(":")[0] for text in work] == ["Most work is done in json for encode"]
 
 
+def test_a_test_of_pytest_begins_its_path(tmp_path: Path) -> None:
+    test = tmp_path / "test_app.py"
+    test.write_text(
+        """
+import time
+def spin():
+    while time.thread_time() < 2:
+        for _ in range(1000):
+            pass
+def test_it():
+    spin()
+"""
+    )
+    options = ("-q", "-p", "no:cacheprovider", "--rootdir", tmp_path)
+    recorded(tmp_path, sys.executable, "-m", "pytest", *options, test)
+    with hpcd_analysis.open(tmp_path / "db") as db:
+        paths = seconds_by_path(db, "cpu_time")
+        first = findings(db)[0].text
+    assert total(paths, begins_with("test_it", "spin")) > 0.5
+    assert not total(paths, lambda path: "test_it" in path[1:])
+    assert "spin" in first or "test_it" in first, first
+
+
 def states(pid: int) -> str:
     """The states of a process's threads, sorted."""
     tasks = Path(f"/proc/{pid}/task").glob("*/stat")

@@ -8,12 +8,29 @@ from hpcd.analysis.database.folding import CodePlace, fold, fold_places
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.model.cct import CCT
 
-# Module ids: 1 the interpreter, 2 the C library, 3 and 4 source files, 5 a library in C.
-KINDS = ["", "elf", "elf", "python", "python", "elf"]
-PATHS = ["", "/usr/bin/python3", "/lib/libc.so.6", "/home/app.py",
-         "/usr/lib/python3.11/threading.py", "/lib/libblas.so"]  # fmt: skip
-NAMES = ["[all]", "_start", "loop", "<module>", "step", "dgemm", "Thread.run", "read", "take_gil"]
-MODULE = np.array([0, 1, 1, 3, 3, 5, 4, 2, 1], np.uint32)
+# By procedure: the kind and the path of its load module.
+PLACES = {
+    "[all]": ("", ""),
+    "_start": ("elf", "/usr/bin/python3"),
+    "loop": ("elf", "/usr/bin/python3"),
+    "<module>": ("python", "/home/app.py"),
+    "step": ("python", "/home/app.py"),
+    "dgemm": ("elf", "/lib/libblas.so"),
+    "Thread.run": ("python", "/usr/lib/python3.11/threading.py"),
+    "read": ("elf", "/lib/libc.so.6"),
+    "take_gil": ("elf", "/usr/bin/python3"),
+    "pytest_runtest": ("python", "/usr/lib/python3/dist-packages/_pytest/runner.py"),
+    "_multicall": ("python", "/usr/lib/python3/dist-packages/pluggy/_callers.py"),
+    "find_spec": ("python", "<frozen importlib._bootstrap>"),
+    "enter": ("python", "/usr/lib/python3.11/contextlib.py"),
+    "_worker": ("python", "/usr/lib/python3.11/concurrent/futures/thread.py"),
+    "_WorkItem.run": ("python", "/usr/lib/python3.11/concurrent/futures/thread.py"),
+    "BaseProcess._bootstrap": ("python", "/usr/lib/python3.11/multiprocessing/process.py"),
+}
+NAMES = list(PLACES)
+MODULES = list(dict.fromkeys(PLACES.values()))
+KINDS, PATHS = [kind for kind, _ in MODULES], [path for _, path in MODULES]
+MODULE = np.array([MODULES.index(place) for place in PLACES.values()], np.uint32)
 ROLES = role_table().of_procedures(NAMES, [False] * len(NAMES), [PATHS[at] for at in MODULE])
 
 
@@ -57,6 +74,46 @@ def test_interpreters_frames_belong_to_the_python_line_above() -> None:
         ("_start", "loop"),
         ("step",),
         ("dgemm", "step"),
+    ]
+
+
+def test_a_test_is_not_below_what_runs_it() -> None:
+    runner = ["_start", "loop", "pytest_runtest", "loop", "_multicall", "loop"]
+    paths = [
+        [*runner, "step", "loop", "dgemm"],
+        [*runner, "enter", "loop", "step", "enter"],
+        [*runner, "find_spec", "<module>", "step"],
+        [*runner, "enter", "loop", "read"],
+        [*runner, "step", "pytest_runtest", "step"],
+        ["_start", "<module>", "loop", "pytest_runtest", "step"],
+    ]
+    own = ("pytest_runtest", "_multicall")
+    assert list(folded(paths).values()) == [
+        ("step", "dgemm"),
+        ("step", "enter"),
+        ("<module>", "step"),
+        (*own, "enter", "read"),
+        ("step", "pytest_runtest", "step"),
+        ("<module>", "pytest_runtest", "step"),
+    ]
+
+
+def test_tasks_begin_their_paths_and_idle_workers_theirs() -> None:
+    thread = ["_start", "Thread.run", "_worker", "loop"]
+    forked = ["_start", "<module>", "step", "loop", "BaseProcess._bootstrap", "loop"]
+    paths = [
+        [*thread, "_WorkItem.run", "loop", "step"],
+        [*thread, "read"],
+        [*forked, "step", "loop", "dgemm"],
+        [*forked, "read"],
+        forked[:3],
+    ]
+    assert list(folded(paths).values()) == [
+        ("step",),
+        ("_worker", "read"),
+        ("step", "dgemm"),
+        ("BaseProcess._bootstrap", "read"),
+        ("<module>", "step"),
     ]
 
 

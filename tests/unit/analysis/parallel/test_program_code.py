@@ -9,7 +9,7 @@ import pytest
 
 import hpcd.analysis
 from hpcd.analysis.parallel import program_code
-from hpcd.analysis.parallel.program_code import is_program_code
+from hpcd.analysis.roles.program_modules import is_program_code
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.model.identity import ModuleKind
 from tests.support.made import Step, make
