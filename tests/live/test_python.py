@@ -19,6 +19,7 @@ import hpcd.analysis as hpcd_analysis
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.check import check_database
 from hpcd.analysis.findings.findings import findings
+from tests.support.interpreters import interpreters
 from tests.support.paths import ROOT
 from tests.support.recorded import HPCD, hpcd, record
 from tests.support.standing import stacks
@@ -30,11 +31,7 @@ PYTHON = "/usr/bin/python3"
 DIVISION = ROOT / "tests/programs/python_division.py"
 STANDING = ROOT / "tests/programs/python_standing.py"
 GIL = ROOT / "tests/programs/python_gil.py"
-# Those that this machine has, of the versions whose structures are known.
-PYTHONS = [
-    PYTHON,
-    *map(str, sorted(Path.home().glob(".pyenv/versions/3.1[0-3].*/bin/python"))),
-]
+VERSIONS = interpreters()
 Path_ = tuple[str, ...]
 
 
@@ -169,9 +166,10 @@ def states(pid: int) -> str:
 
 
 @contextlib.contextmanager
-def standing(python: str) -> Iterator[int]:
+def standing(version: str) -> Iterator[int]:
     """The pid of a Python program whose threads stand where its lines say."""
-    with subprocess.Popen([python, STANDING], stdout=subprocess.PIPE) as process:
+    command = [*map(str, VERSIONS[version]), STANDING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout
             process.stdout.readline()
@@ -182,30 +180,32 @@ def standing(python: str) -> Iterator[int]:
             process.kill()
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_waits_from_before_the_recording_have_python_functions(python: str, tmp_path: Path) -> None:
-    with standing(python) as pid:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_waits_from_before_the_recording_have_python_functions(
+    version: str, tmp_path: Path
+) -> None:
+    with standing(version) as pid:
         hpcd("attach", "--pid", pid, "-d", 0.5, "-o", tmp_path / "m")
     hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
     with hpcd_analysis.open(tmp_path / "db") as db:
         waits = seconds_by_path(db, "blocked_time")
-    # 3.10 does not keep the names of the classes.
+    # 3.9 and 3.10 do not keep the names of the classes.
     begins = {tuple(name.split(".")[-1] for name in path[:3]) for path in waits}
     for path in (("run", "take"), ("through_c",), ("<module>", "main", "wait")):
         assert any(path == begin[: len(path)] for begin in begins), (path, begins)
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_present_stacks_have_the_line_each_thread_stands_at(python: str) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_present_stacks_have_the_line_each_thread_stands_at(version: str) -> None:
     text = STANDING.read_text().splitlines()
-    with standing(python) as pid:
+    with standing(version) as pid:
         threads = stacks("--pid", pid)["threads"]
         native = stacks("--pid", pid, "--native")["threads"]
     paths = [[frame for frame in thread["path"] if not frame["kernel"]] for thread in threads]
     innermost = {}
     for path in paths:
         functions = [frame for frame in path if "line" in frame]
-        # 3.10 does not keep the names of the classes.
+        # 3.9 and 3.10 do not keep the names of the classes.
         names = [frame["name"].split(".")[-1] for frame in functions]
         innermost[names[-1]] = names, functions[-1]
         assert path[0] == functions[0], "the interpreter's start, or a thread's, is folded"
@@ -216,7 +216,9 @@ def test_present_stacks_have_the_line_each_thread_stands_at(python: str) -> None
     for name, (_, frame) in innermost.items():
         if frame["module"] == str(STANDING):
             assert text[frame["line"] - 1].endswith(f"# stands here: {name}")
-    assert any("_PyEval_EvalFrameDefault" in frame["name"] for t in native for frame in t["path"])
+    # Of 3.14 and 3.15 the evaluation loop has no name.
+    folded, unfolded = (sum(len(t["path"]) for t in some) for some in (threads, native))
+    assert unfolded > folded + 2 * len(threads)
 
 
 def test_present_stacks_of_many_threads_and_of_those_without_a_state() -> None:
@@ -329,12 +331,15 @@ def test_a_loader_whose_programs_take_no_python_frames_is_named(tmp_path: Path) 
     assert named == ["no Python frames: not by the loader bcc"]
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_a_wait_for_the_gil_is_due_to_the_thread_that_holds_it(tmp_path: Path, python: str) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_wait_for_the_gil_is_due_to_the_thread_that_holds_it(
+    tmp_path: Path, version: str
+) -> None:
     """Also where a timeout ended it: who waits for the GIL asks for it every 5 ms."""
-    prepare_tables(*libraries_of_python("ctypes"))
-    command = [*HPCD, "run", "-o", str(tmp_path / "m"), "--", python, str(GIL), "2"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    python = VERSIONS[version]
+    prepare_tables(*libraries_of_python("ctypes", python))
+    command = [*HPCD, "run", "-o", tmp_path / "m", "--", *python, GIL, "2"]
+    done = subprocess.run([*map(str, command)], check=True, capture_output=True, text=True)
     hpcd("merge", "-o", tmp_path / "db", tmp_path / "m")
     report = json.loads(hpcd("report", "--waits-for", "--json", tmp_path / "db").stdout)
     paths = [
