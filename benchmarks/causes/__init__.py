@@ -1,10 +1,11 @@
 """Scores what ``hpcd report`` says first of programs with one planted cause, and healthy ones.
 
 The cases of ``tests/programs/causes.c`` and the programs beside this file: in C, Python and shell.
-Each prints the seconds (or bytes) that its cause takes, by its own clocks, where that is an amount.
-A verdict is ``first`` if the first sentence names the cause, its place and its amount, ``later`` if
-another does; healthy programs are ``silent`` if no sentence is of a loss. On a busy machine what
-other programs took is said apart: amounts are smaller than planted.
+A source may have several, which an argument names. Each prints the seconds (or bytes) that its
+cause takes, by its own clocks, where that is an amount. A verdict is ``first`` if the first
+sentence names the cause, its place and its amount, ``later`` if another does; healthy programs are
+``silent`` if no sentence is of a loss. On a busy machine what other programs took is said apart:
+amounts are smaller than planted.
 
 ``python -m benchmarks.causes`` prints each result as soon as it is there, ``--json`` as an object.
 """
@@ -22,48 +23,14 @@ from pathlib import Path
 
 from rich.table import Table
 
+from benchmarks.causes.cases import GROUPS, PLANTED, SOUND
 from benchmarks.workloads import scratch, sized
-from tests.soak.findings import (
-    CAUSES,
-    EVEN_RANKS,
-    HEALTHY,
-    LATE_RANK,
-    Case,
-    accused,
-    judged,
-    rank_commands,
-    recorded,
-)
+from tests.soak.findings import EVEN_RANKS, Case, accused, judged, rank_commands, recorded
 from tests.support.programs import PROGRAMS
 
 _HERE = Path(__file__).with_name("programs")
 _START = {".py": (sys.executable,), ".sh": ("sh",)}
-SCRIPTS = (
-    Case("lock_over_fsync.py", "communication locks", r"Ledger\.book.*fsync", exact=False),
-    Case("slow_reader.py", "communication", r"produces.*reads_slowly", exact=False),
-    Case("global_lock.py", "locks", "computes_in_python"),
-    Case("slow_server.py", "hot system processes", "computes_the_answer", exact=False),
-    Case("sync_each_record.py", "blocked", "writes_the_log > fsync", exact=False),
-    Case("slow_pattern.py", "hot", "looks_for_the_pattern"),
-    Case("polls_with_sleep.sh", "sleep children", ""),
-    Case("short_commands.sh", "children", r"\d+ processes"),
-    Case("lock_over_sleep.c", "locks", "updates_the_table; held .* asks_the_device", exact=False),
-)
-HEALTHY_SCRIPTS = ("healthy_thread_pool.py", "healthy_pipeline.sh", "healthy_build.sh")
-
-
-GROUPS = {
-    "locks": "chain_of_locks critical_section lock_over_fsync lock_over_sleep global_lock",
-    "teams of OpenMP": "tiny_regions imbalance inlined_imbalance serial_part swap_of_roles",
-    "ranks of MPI": "late_rank",
-    "other threads": "false_wakeups sleep_polling spinning polls_with_sleep",
-    "processes": "short_children short_commands pipe_ping_pong slow_reader slow_server",
-    "files": "metadata_storm fdatasync_per_step reading_a_big_file sync_each_record",
-    "memory": "page_faults leak",
-    "CPUs": "threads_pinned oversubscription stops_itself",
-    "hot code": "hot_leaf_of_two brief_threads slow_pattern",
-}
-"""The programs with a cause, by what it is of; the others are healthy."""
+_RANKS = "ranks.c"
 
 
 @dataclass(frozen=True)
@@ -100,18 +67,22 @@ def run() -> Table:
 def results(folder: Path, chosen: Collection[str] = ()) -> Iterator[Result]:
     """Record the programs that are ``chosen`` by name, or all, one after another into ``folder``;
     yield each result as soon as it is there."""
-    program = _compiled(PROGRAMS / "causes.c", folder)
-    ranks = dict(zip(("late_rank", "even_ranks"), rank_commands(folder), strict=True))
-    cases = [*CAUSES.values(), LATE_RANK, *SCRIPTS]
-    healthy = [Case(case, "", "") for case in (*HEALTHY, *HEALTHY_SCRIPTS)] + [EVEN_RANKS]
-    for case in (*sized(cases, cases[-1:]), *sized(healthy, healthy[-1:])):
-        if not chosen or Path(case.name).stem in chosen:
-            command = ranks.get(case.name) or _command(program, case.name, folder)
-            yield _result(folder, case, command)
+    sound = {
+        source: [
+            Case(name, "", "", EVEN_RANKS.options * (name == EVEN_RANKS.name))
+            for name in names.split()
+        ]
+        for source, names in SOUND.items()
+    }
+    for programs in (PLANTED, sound):
+        every = [(source, case) for source, cases in programs.items() for case in cases]
+        for source, case in sized(every, every[-1:]):
+            if not chosen or case.name in chosen:
+                yield _result(folder, case, _command(source, case.name, folder))
 
 
 def _result(folder: Path, case: Case, command: list[str]) -> Result:
-    name, begin = Path(case.name).stem, time.monotonic()
+    name, begin = case.name, time.monotonic()
     cause = next((group for group, names in GROUPS.items() if name in names.split()), "healthy")
     try:
         told, planted = recorded(folder, case, command)
@@ -130,18 +101,19 @@ def _result(folder: Path, case: Case, command: list[str]) -> Result:
     return Result(name, cause, verdict, planted, value, unit, text, took)
 
 
-def _compiled(source: Path, folder: Path) -> str:
-    program = folder / source.stem
-    subprocess.run(["gcc", "-g", "-O1", "-w", "-fopenmp", "-o", program, source], check=True)
-    return str(program)
-
-
-def _command(program: str, name: str, folder: Path) -> list[str]:
-    source = _HERE / name
-    if not source.suffix:
-        return [program, name]
-    if source.suffix == ".c":
-        return [_compiled(source, folder)]
-    place = folder / source.stem
-    place.mkdir()
-    return [*_START[source.suffix], str(source), str(place)]
+def _command(source: str, name: str, folder: Path) -> list[str]:
+    """Return what starts the case ``name`` of ``source``, compiled into ``folder``."""
+    if source == "late_rank.c":
+        return rank_commands(folder)[name == EVEN_RANKS.name]
+    path = _HERE / source
+    if path.suffix in _START:
+        place = folder / name
+        place.mkdir()
+        return [*_START[path.suffix], str(path), str(place), name]
+    if not path.exists():
+        path = PROGRAMS / source
+    program = str(folder / path.stem)
+    ranks = source == _RANKS
+    flags = ["-g", "-O1", "-w", "-fopenmp", "-I", str(PROGRAMS)]
+    subprocess.run([("gcc", "mpicc")[ranks], *flags, "-o", program, path], check=True)
+    return [*rank_commands(folder)[0][:-1], program, name] if ranks else [program, name]

@@ -1,68 +1,6 @@
-/* Programs with one known cause each of taking longer than their work, and healthy ones: the first
-   argument names the case, a second one what takes the place of its unit of work, in seconds.
-
-   Each prints the seconds of threads' time that its cause takes, as its own clocks have it, or the
-   bytes. Work is CPU time of the thread, never time by the clock. Procedures are not inlined, but for
-   those that say so. */
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <omp.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sched.h>
-#include <semaphore.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-#define NOINLINE __attribute__((noinline, noclone))
-#define THREADS 4
-
-static double unit = 1;
-static volatile double sink;
-static _Atomic long planted_ns;
-
-/* A macro, so that no helper is a procedure of its own. */
-#define CLOCK(clock) \
-	({ struct timespec t_; clock_gettime(clock, &t_); t_.tv_sec + t_.tv_nsec * 1e-9; })
-
-static void plant(double seconds) { planted_ns += (long)(seconds * 1e9); }
-
-#define ELAPSED() CLOCK(CLOCK_MONOTONIC)
-#define CPU() CLOCK(CLOCK_THREAD_CPUTIME_ID)
-/* This number of seconds of the thread's own CPU time, in the procedure itself. */
-#define COMPUTE(seconds) \
-	do { \
-		double end_ = CPU() + (seconds); \
-		while (CPU() < end_) \
-			for (int i_ = 0; i_ < 20000; i_++) \
-				sink += i_; \
-	} while (0)
-/* What a statement takes by a clock is planted. */
-#define PLANTED(clock, statement) \
-	do { \
-		double begin_ = clock(); \
-		statement; \
-		plant(clock() - begin_); \
-	} while (0)
-
-static void in_threads(int count, void *(*run)(void *))
-{
-	pthread_t thread[64];
-	for (long n = 0; n < count; n++)
-		pthread_create(&thread[n], 0, run, (void *)n);
-	for (int n = 0; n < count; n++)
-		pthread_join(thread[n], 0);
-}
+/* Programs with one known cause each of taking longer than their work, and healthy ones. Procedures
+   are not inlined, but for those that say so. */
+#include "cases.h"
 
 /* --- locks --- */
 
@@ -619,8 +557,7 @@ NOINLINE static void stops_itself(void)
 	COMPUTE(unit * 0.1);
 }
 
-#define CASE(name) {#name, name}
-static const struct { const char *name; void (*run)(void); } cases[] = {
+PROGRAM(
 	CASE(chain_of_locks), CASE(critical_section), CASE(tiny_regions), CASE(imbalance),
 	CASE(inlined_imbalance), CASE(serial_part), CASE(swap_of_roles), CASE(metadata_storm),
 	CASE(fdatasync_per_step), CASE(reading_a_big_file), CASE(page_faults), CASE(leak),
@@ -629,15 +566,4 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
 	CASE(healthy_serial), CASE(healthy_threads), CASE(healthy_openmp), CASE(healthy_processes),
 	CASE(healthy_with_helper), CASE(healthy_with_idle_pool), CASE(healthy_request_pool),
 	CASE(healthy_server),
-	CASE(healthy_leaf), CASE(healthy_process_pool), CASE(brief_threads), CASE(stops_itself),
-};
-
-int main(int argc, char **argv)
-{
-	if (argc > 2)
-		unit = atof(argv[2]);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-		if (argc > 1 && !strcmp(argv[1], cases[i].name))
-			cases[i].run();
-	printf("%.6f\n", planted_ns / 1e9);
-}
+	CASE(healthy_leaf), CASE(healthy_process_pool), CASE(brief_threads), CASE(stops_itself))
