@@ -80,7 +80,8 @@ class ContextUse:
     context that this one called, 0: none. ``region`` ``bool[labels]`` are bodies of parallel
     regions, ``interprets`` ``bool[nodes]`` an interpreter's procedures, ``pipe`` waits in a pipe,
     ``full`` such as last until another reads, ``arrivals`` waits of :attr:`Use.OTHERS` that end as
-    another thread says so: that one may have had nothing to do itself.
+    another thread says so: that one may have had nothing to do itself; ``aside`` the kernel's
+    procedures that start and end processes, and wait for them and for input.
     """
 
     def __init__(self, db: Database) -> None:
@@ -130,6 +131,7 @@ class ContextUse:
         self.gil = (wait == Use.LOCKS) & _mostly_for(db, GIL)
         self.full = self._below(NameRole.FULL)
         self.pipe = self._below(NameRole.PIPE) & (wait == Use.EVENTS)
+        self.aside = self._below(NameRole.EVENTS | NameRole.CHILDREN)
         # To begin and to end together is no loss that a program can help.
         begins = self._below(NameRole.STARTUP)
         cpu[begins], wait[begins] = Use.WORK, Use.EVENTS

@@ -12,6 +12,7 @@ from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding
 from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase
 from hpcd.analysis.findings.rule import FindingRule
+from hpcd.array_types import Mask
 from hpcd.wording import time_text
 
 # How to record at less cost, by the programs that cost most of it.
@@ -22,6 +23,8 @@ _LESS = {
 }
 # Processes that live at most this long, and at least as many, cost more to start than they do.
 _BRIEF_NS, _MANY = 50_000_000, 20
+# Seconds of a process's own work beside which what it costs to start is small.
+_WORTH = 0.005
 
 
 def _recording(facts: Facts) -> Iterator[Finding]:
@@ -61,7 +64,8 @@ def _brief_processes(facts: Facts) -> Iterator[Finding]:
     latest = np.maximum.accumulate(end)
     without = int(np.maximum(start[1:] - latest[:-1], 0).sum())
     total, span = (int(latest[-1] - start[0]) - without) / 1e9, db.duration_ns / 1e9
-    if total < LEAST_SHARE * span:
+    worth = _own_work(facts, np.isin(process, brief)) > _WORTH * len(brief)
+    if total < LEAST_SHARE * span or worth:
         return
     mean = float((end - start).mean()) / 1e9
     places = use.places.ranked(use.seconds(Use.CHILDREN), calls=False)
@@ -73,6 +77,14 @@ def _brief_processes(facts: Facts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def _own_work(facts: Facts, chosen: Mask) -> float:
+    """CPU seconds of ``chosen`` ``bool[lines]`` in the program's own procedures and what they call,
+    but to start and end processes."""
+    contexts = facts.use.contexts
+    seconds = facts.db.metrics.of_lines("cpu_time", np.flatnonzero(chosen))
+    return float(seconds[(contexts.own > 0) & ~contexts.aside].sum())
+
+
 RECORDING = FindingRule(
     "recording", _recording, "programs that trace take 5 % of the CPU time or more",
     "record less, or less often",
@@ -81,4 +93,5 @@ BRIEF_PROCESSES = FindingRule(
     "brief processes", _brief_processes,
     "20 processes or more live for less than 50 ms, and all of them for 5 % of the time or more",
     "do it in one process, or in few that go on",
+    "each does 5 ms of work in the program's own procedures, or more",
 )  # fmt: skip

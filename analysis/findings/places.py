@@ -121,6 +121,8 @@ class Places:
             # Nor is the kernel's code in a process a library, as [vdso].
             elif row.path.startswith("[") or table.of_module(row.path) & NameRole.C_LIBRARY:
                 name = ""
+            # An extension module of Python is called as it is imported.
+            name = name.partition(".cpython-")[0].removesuffix(".abi3.so")
             by_name[name] += float(cost[number]) if name else 0.0
         return max(by_name.items(), key=itemgetter(1), default=("", 0.0))
 

@@ -33,7 +33,8 @@ class WaitRoots:
         ``use``, in waits that are recorded one by one, what was of another use.
 
         Idle is who waits for a thread that has nothing to do itself: one that sleeps as it asked
-        to, or waits for what comes from outside, or for nobody. Who reads a pipe has nothing to do,
+        to, or waits for what comes from outside, or for nobody; not for one that sleeps and waits
+        in the same context at other times: they take turns. Who reads a pipe has nothing to do,
         unless the thread that writes to it reads another that this one writes to.
         """
         key = line.astype(np.int64) * len(self._db.cct) + node
@@ -73,10 +74,13 @@ class WaitRoots:
 
     @cached_property
     def _of_others(self) -> F64:
-        """``float64[2, g]``: seconds that others were busy while a thread waited in a context, and
-        those in which they had no CPU."""
-        line, _, causes = self._causes
-        parts = self._busy_or_starved
+        """``float64[2, g]``: seconds that others were busy while a thread waited in a context, or
+        slept, of those that take turns, and those in which they had no CPU."""
+        line, node, causes = self._causes
+        busy, starved = self._busy_or_starved
+        asleep = self._contexts.of_wait[causes.cause_node] == Use.SLEEP
+        there = causes.line.astype(np.int64) * len(self._db.cct) + node[causes.node]
+        parts = busy | (asleep & ~starved & np.isin(there, self._keys)), starved
         return np.stack([sum_by(causes.node, causes.ns / 1e9 * part, len(line)) for part in parts])
 
     @cached_property

@@ -27,8 +27,9 @@ _NAME = 44
 # A process is mentioned that takes this multiple of the mean of its program's processes, and this
 # share of theirs.
 _STANDS_OUT, _ALONE = 1.3, 0.2
-# A program with so much of the CPU time in fewer processes is what was recorded: no news.
-_THE_PROGRAM, _FEW = 0.6, 4
+# A program with so much of the CPU time in fewer processes is what was recorded, and so is one with
+# almost all of it in however many, or in one of them: no news.
+_THE_PROGRAM, _FEW, _ALL = 0.6, 4, 0.95
 
 
 def _processes(facts: Facts) -> Iterator[Finding]:
@@ -44,11 +45,13 @@ def _processes(facts: Facts) -> Iterator[Finding]:
         return
     count = len(np.unique(lines.process[code == top]))
     row, line, used = _costliest(db, code == top)
-    if cost[top] > _THE_PROGRAM * total and count < _FEW:
+    stands_out = count > 1 and used > max(_STANDS_OUT / count, _ALONE) * cost[top]
+    alone = count >= _FEW and stands_out and used < _ALL * cost[top]
+    if cost[top] > (_THE_PROGRAM if count < _FEW else _ALL) * total and not alone:
         return
     many = f" ({count:,} processes)" if count > 1 else ""
     more: tuple[Phrase, ...] = ()
-    if count > 1 and used > max(_STANDS_OUT / count, _ALONE) * cost[top]:
+    if stands_out:
         more = (
             Phrase(f", of which process {row.pid}", rank=1), Phrase(row.works_on, rank=2),
             Phrase(f" {time_text(used)}", rank=1),
@@ -156,7 +159,7 @@ PROCESSES = FindingRule(
     _processes,
     "several processes run, and a program's take 5 % of the CPU time or more",
     "divide what the longest process does, or begin with it",
-    "there are ranks, or fewer than 4 processes take most",
+    "there are ranks, or fewer than 4 processes take most, or one program's almost all",
 )
 WORK = FindingRule(
     "work",

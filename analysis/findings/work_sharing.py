@@ -19,12 +19,15 @@ from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.nameless import named_path, without_address
 from hpcd.analysis.profile.row_text import name_runs
 from hpcd.analysis.roles.role import NameRole, have
+from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import F64, I64
 from hpcd.wording import percent, time_text
 
 _UNEVEN = 0.05
 _SAME = 0.8
+# What a rank does when others may wait for it, and how much more than the mean is much.
+_BUSY, _MORE = (Use.WORK, Use.SYSTEM, Use.SLEEP, Use.DEVICES), 0.2
 # A sum of samples has the standard error of their number's square root.
 _ERRORS = 3
 # As "rank 1234": takes no room from the call path.
@@ -43,16 +46,19 @@ def meanwhile(
     if kind == Use.LOCKS and facts.use.roots.known:
         return False, ()  # at work meanwhile is not who holds it
     sharing, use = facts.sharing, facts.use
-    whole = float(sharing.blame.sum()) + sharing.unblamed if sharing else 0.0
     # Blame is known for all waits together: it describes waits that are most of them.
-    if sharing is None or not _SAME <= seconds / max(whole, 1e-9) <= 1 / _SAME:
+    if sharing is None or seconds < _SAME * _waited(facts):
         return False, ()
-    ready = 0.0 if use.demand.own else sharing.blame_while_ready / whole
+    whole = float(sharing.blame.sum()) + sharing.unblamed
+    if not whole:
+        return False, ()
+    ready = 0.0 if use.demand.own else float(sharing.blame_while_ready.sum()) / whole
     no_cpu = Phrase(f"; {percent(ready, 0)} with others without a CPU", rank=1)
     words = (no_cpu,) if ready >= LEAST_SHARE else ()
-    # Who had a CPU too late goes on working while the others wait.
+    # Who had a CPU too late goes on working while the others wait, but does no more than they.
     starved = ready > 0.5 and use.demand.outside + ready * seconds > 0.5 * use.lived
-    if starved or (1 - ready) * seconds < LEAST_SHARE * use.lived:
+    starved &= not _one_does_more(facts, sharing)
+    if starved or (1 - ready) * seconds < LEAST_SHARE * use.own:
         return True, words
     node, blamed = _costliest_part(sharing)
     label = without_address(sharing.matching.places[sharing.matching.place_of[node]].label)
@@ -63,8 +69,26 @@ def meanwhile(
     who = ""
     if by_rank[late] >= 0.6 * by_rank.sum():
         who = f"{sharing.ranks.kind} {sharing.ranks.number[late]}"
+    region = bool(have(role_table().of_labels([label]), NameRole.REGION)[0])
     (label,) = short_names([label])
+    if label in path and (region or 2 * sharing.blame[node] < blamed):
+        return False, words  # there they wait for what is done in several places
     return False, (*_beside(blamed / whole, who, () if label in path else (label,)), *words)
+
+
+def _one_does_more(facts: Facts, sharing: Imbalance) -> bool:
+    """Whether a rank, or thread, works, sleeps and is blocked for much longer than their mean."""
+    ranks = sharing.ranks
+    busy = facts.use.by_thread[ranks.line][:, _BUSY].sum(1)
+    by_rank = sum_by(ranks.of_line, busy, len(ranks))
+    return bool(by_rank.max() > (1 + _MORE) * by_rank.mean())
+
+
+def _waited(facts: Facts) -> float:
+    """Seconds that threads waited for others, those in which they had nothing to do among them."""
+    use = facts.use
+    waited = sum(float(use.seconds(kind).sum()) for kind in (Use.LOCKS, Use.OTHERS, Use.OPENMP))
+    return waited + float(use.seconds(Use.EVENTS)[use.contexts.arrivals].sum())
 
 
 def _beside(share: float, who: str, names: tuple[str, ...], callee: str = "") -> tuple[Phrase, ...]:
@@ -114,10 +138,11 @@ def _thread(db: Database, line: int) -> str:
 
 def _costliest_part(sharing: Imbalance) -> tuple[int, float]:
     """Return the innermost context in which, with all it calls, threads were for half of the time
-    or more that others waited, and for how long (s). 0: there is none."""
+    or more that others waited for those that had a CPU, and for how long (s). 0: there is none."""
     tree = sharing.matching.tree
-    blamed = tree.inclusive(sharing.blame)
-    most = np.flatnonzero(blamed >= 0.5 * (sharing.blame.sum() + sharing.unblamed))
+    blame = sharing.blame - sharing.blame_while_ready
+    blamed = tree.inclusive(blame)
+    most = np.flatnonzero(blamed >= 0.5 * (blame.sum() + sharing.unblamed))
     # Nodes are numbered by levels, and the nodes with half of the whole are one path.
     node = int(most.max(initial=0))
     return node, float(blamed[node])

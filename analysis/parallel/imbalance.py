@@ -12,7 +12,15 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.parallel.ranks import Ranks, find_ranks, find_threads, has_ranks
 from hpcd.analysis.parallel.tree_matching import Matching, match, owners
-from hpcd.analysis.parallel.waiting import Blame, StretchReader, counted, share_blame, waiting_nodes
+from hpcd.analysis.parallel.waiting import (
+    Blame,
+    StretchReader,
+    counted,
+    share_blame,
+    startup_nodes,
+    waiting_nodes,
+    waits_alone,
+)
 from hpcd.analysis.profile.costs import WORK, costs_by_node, unit_of
 from hpcd.analysis.profile.scope_nodes import CALLS_AND_LOOPS
 from hpcd.array_types import F64, I64
@@ -80,9 +88,13 @@ class Imbalance:
     def _blame(self) -> Blame:
         """Read the records, which only these answers need, for who waited and what for."""
         matching, lines = self.matching, self.ranks.line
-        activity = StretchReader(self.database, matching.node_of[0], waiting_nodes(matching))
+        alone = waits_alone(matching, self.ranks.kind == "rank")
+        activity = StretchReader(self.database, matching.node_of[0], waiting_nodes(matching), alone)
+        begins = startup_nodes(matching)
         return share_blame(
-            lambda at: activity.stretches(int(lines[at])), len(lines), len(matching.tree)
+            lambda at: activity.stretches(int(lines[at])).without(begins),
+            len(lines),
+            len(matching.tree),
         )
 
     @cached_property
@@ -100,10 +112,10 @@ class Imbalance:
         """``float64[ranks]``: seconds for which each rank was waited for."""
         return sum_by(self.ranks.of_line, self._blame.by_line, len(self.ranks))
 
-    @property
-    def blame_while_ready(self) -> float:
-        """Seconds of :attr:`blame` while the rank that was waited for waited for a CPU."""
-        return self._blame.ready
+    @cached_property
+    def blame_while_ready(self) -> F64:
+        """``float64[n]``: those of :attr:`blame` while who was waited for waited for a CPU."""
+        return sum_by(self.owner, self._blame.ready, len(self.matching.tree))
 
     @property
     def unblamed(self) -> float:

@@ -115,7 +115,7 @@ class PhaseTimeline:
         self._stretches = lru_cache(_REFERENCES)(self._read)
 
     def _read(self, number: int) -> Stretches:
-        return _without(self._activity.stretches(int(self.ranks.line[number])), self._lost)
+        return self._activity.stretches(int(self.ranks.line[number])).without(self._lost)
 
     def _each(self) -> Iterator[Stretches]:
         for number in range(len(self.ranks.line)):
@@ -310,12 +310,6 @@ class PhaseTimeline:
         length = (line.end - line.begin).astype(np.float64)
         whole = tree.inclusive(sum_by(line.node, length, len(tree)))
         return int(np.flatnonzero(whole >= 0.8 * whole[0])[-1]) if len(length) else 0
-
-
-def _without(line: Stretches, lost: Mask) -> Stretches:
-    kept = ~lost[line.node]
-    ready = None if line.ready is None else line.ready[kept]
-    return Stretches(line.begin[kept], line.end[kept], line.node[kept], line.idle[kept], ready)
 
 
 def _below(tree: CCT, node: int) -> Mask:

@@ -1,8 +1,8 @@
 """The activity of each thread of a parallel program at each moment: work, or waiting for others.
 
 A thread waits while it sleeps in a system call, and all the time it is inside a call of MPI or a
-barrier of a threads library, be it asleep or spinning. Waiting for a device or for a CPU is not
-waiting for others.
+barrier of a threads library, be it asleep or spinning. Waiting for a device, for a CPU or until a
+timer ends is not waiting for others; nor is, of a rank, outside of these calls, waiting for input.
 """
 
 from __future__ import annotations
@@ -35,9 +35,27 @@ def waiting_nodes(matching: Matching) -> Mask:
     return below
 
 
+def waits_alone(matching: Matching, ranked: bool) -> Mask:
+    """``bool[n]``: contexts in which who sleeps waits for no other thread, of ``ranked`` ones for
+    no other rank, where they are not of :func:`waiting_nodes`."""
+    return _below(matching, NameRole.SLEEP | NameRole.EVENTS if ranked else NameRole.SLEEP)
+
+
+def startup_nodes(matching: Matching) -> Mask:
+    """``bool[n]``: contexts in which ranks begin or end together, which is no loss."""
+    return _below(matching, NameRole.STARTUP)
+
+
 def counted(matching: Matching, metric: str) -> Mask:
     """``bool[n]``: contexts that count in ``metric``: for ``work`` those that do not wait."""
     return ~waiting_nodes(matching) if metric == WORK else np.ones(len(matching.tree), bool)
+
+
+def _below(matching: Matching, role: NameRole) -> Mask:
+    inside = have(matching.roles, role)[matching.place_of]
+    inside[0] = False
+    below: Mask = innermost(matching.tree, inside) > 0
+    return below
 
 
 @dataclass(frozen=True)
@@ -56,12 +74,21 @@ class Stretches:
     ready: Mask | None = None
     asleep: Mask | None = None
 
+    def without(self, nodes: Mask) -> Stretches:
+        """Return the stretches outside of ``nodes`` ``bool[n]``."""
+        kept = ~nodes[self.node]
+        ready, asleep = (None if mask is None else mask[kept] for mask in (self.ready, self.asleep))
+        return Stretches(
+            self.begin[kept], self.end[kept], self.node[kept], self.idle[kept], ready, asleep
+        )
+
 
 class StretchReader:
     """Turns the records of a database's lines into stretches."""
 
-    def __init__(self, db: Database, node_of: U32, waits: Mask) -> None:
-        """``node_of`` leads to the matched tree, of which ``waits`` are waiting contexts."""
+    def __init__(self, db: Database, node_of: U32, waits: Mask, alone: Mask | None = None) -> None:
+        """``node_of`` leads to the matched tree, of which ``waits`` are waiting contexts, and of
+        the rest ``alone`` those in which a sleeping thread waits for no other (None: none)."""
         rows = db.rows("SELECT id, name, interval, metric FROM event")
         count = max((int(row[0]) for row in rows), default=0) + 1
         self._interval, self._sleep = np.zeros(count, bool), np.zeros(count, bool)
@@ -74,6 +101,7 @@ class StretchReader:
             self._sum[number] = name in _SUMS
             self._sleep[number] = bool(interval) and name == _SLEEP
         self._db, self._node_of, self._waits = db, node_of, waits
+        self._together = np.ones(len(waits), bool) if alone is None else ~alone
 
     def stretches(self, line: int) -> Stretches:
         """Return the activity of ``line``, from its beginning to its last record.
@@ -100,7 +128,8 @@ class StretchReader:
         ends = np.flatnonzero(self._interval[records.event] & (records.value == 0))
         contexts[ends] = contexts[np.maximum(ends - 1, 0)]
         node = self._node_of[contexts[owner]]
-        idle = self._waits[node] | (self._sleep[records.event] & begins)[owner]
+        sleeps = (self._sleep[records.event] & begins)[owner] & self._together[node]
+        idle = self._waits[node] | sleeps
         ready = (self._ready[records.event] & begins)[owner]
         asleep = (self._asleep[records.event] & begins)[owner]
         return Stretches(begin, np.maximum(records.time, begin), node, idle, ready, asleep)
@@ -113,15 +142,15 @@ class Blame:
     At each moment the waiting of all idle lines is shared among those at work. ``seconds``
     ``float64[nodes]`` is what each context was at work while others waited for it, ``by_line``
     ``float64[lines]`` the same by line; ``idle`` ``float64[nodes]`` where lines waited, in seconds.
-    ``unblamed`` are seconds of waiting while no rank was at work; ``ready`` those of ``seconds``
-    while the rank itself waited for a CPU.
+    ``unblamed`` are seconds of waiting while no rank was at work; ``ready`` ``float64[nodes]``
+    those of ``seconds`` while the rank itself waited for a CPU.
     """
 
     seconds: F64
     by_line: F64
     idle: F64
     unblamed: float
-    ready: float
+    ready: F64
 
 
 def share_blame(stretches: Callable[[int], Stretches], lines: int, nodes: int) -> Blame:
@@ -146,7 +175,7 @@ def share_blame(stretches: Callable[[int], Stretches], lines: int, nodes: int) -
     unblamed = float((idle * length)[work == 0].sum())
     seconds, waited = np.zeros(nodes), np.zeros(nodes)
     by_line = np.zeros(lines)
-    ready = 0.0
+    ready = np.zeros(nodes)
     for line in range(lines):
         part = stretches(line)
         if not len(part.begin):
@@ -157,7 +186,7 @@ def share_blame(stretches: Callable[[int], Stretches], lines: int, nodes: int) -
         waited += np.bincount(part.node, (part.end - part.begin) / 1e9 * part.idle, nodes)
         by_line[line] = cost.sum()
         if part.ready is not None:
-            ready += float(cost[part.ready].sum())
+            ready += np.bincount(part.node, cost * part.ready, nodes)
     return Blame(seconds, by_line, waited, unblamed, ready)
 
 

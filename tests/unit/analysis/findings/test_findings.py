@@ -107,8 +107,7 @@ def test_which_process_of_a_program_costs_most(tmp_path: Path) -> None:
         assert reported.line is not None and db.lines[reported.line].pid == 102
     even: dict[int, list[Step]] = {n: [("main/compile", "cpu", 1.0)] for n in range(4)}
     with hpcd.analysis.open(make(tmp_path / "even", even, size=0, name="cc1plus")) as db:
-        reported = {finding.kind: finding for finding in findings(db)}["processes"]
-        assert reported.text == "cc1plus (4 processes) used 4.000 s, 100 % of the CPU time."
+        assert [finding.kind for finding in findings(db)] == ["hot"]
 
 
 def test_thousands_of_cpus_are_written_out(tmp_path: Path) -> None:
@@ -305,12 +304,22 @@ def test_brief_processes_that_run_beside_one_another_take_the_time_once(tmp_path
     steps: dict[int, list[Step]] = {
         0: [("main/solve", "cpu", 0.02), ("main/waitpid/k_wait", "blocked", 0.08)]
     }
-    steps |= {number: [("main/solve", "cpu", 0.01)] for number in range(1, 31)}
+    short = [("main/solve", "cpu", 0.004), ("main/k_io", "blocked", 0.006)]
+    steps |= {number: short for number in range(1, 31)}
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
         assert [finding.text for finding in findings(db) if finding.kind == "children"] == [
             "30 processes live 10.00 ms each, at least one for 10.00 ms, 10 % of the time recorded,"
             " started by main."
         ]
+
+
+def test_brief_processes_are_worth_starting_for_work_of_their_own(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {
+        0: [("main/solve", "cpu", 0.02), ("main/waitpid/k_wait", "blocked", 0.08)]
+    }
+    steps |= {number: [("main/solve", "cpu", 0.01)] for number in range(1, 31)}
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
+        assert [finding.kind for finding in findings(db)] == ["hot"]
 
 
 @pytest.mark.parametrize(
@@ -433,6 +442,12 @@ def test_packages_work_for_the_function_of_the_program_that_calls_them(tmp_path:
     ) as db:
         first = findings(db)[0].text
     assert first.startswith(f"Most work is done in {Path(blas).name} for solve: 600.0 ms, 60 %")
+
+
+def test_an_extension_module_is_called_as_it_is_imported(tmp_path: Path) -> None:
+    module = "/usr/lib/python3.12/lib-dynload/_json.cpython-312-x86_64-linux-gnu.so"
+    with sampled(tmp_path, (90, f"701 c_make ({module}); 601 solve (/home/ada/app)")) as db:
+        assert findings(db)[0].text.startswith("Most work is done in _json for solve: 900.0 ms")
 
 
 def test_beside_a_package_the_programs_own_function_is_named(tmp_path: Path) -> None:
@@ -685,3 +700,40 @@ def test_who_waits_for_a_lock_itself_does_not_hold_it(tmp_path: Path) -> None:
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
         (first, *_) = findings(db)
     assert first.kind == "locks" and "held" not in first.text and "holds" not in first.text
+
+
+def test_who_sleeps_beside_others_makes_them_wait(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {
+        0: [("main/solve", "cpu", 0.5), ("main/asks/kernel:do_nanosleep", "blocked", 1.0)],
+        1: [("main/solve", "cpu", 0.5), ("main/MPI_Bcast", "cpu", 1.0)],
+        2: [("main/solve", "cpu", 0.5), ("main/MPI_Bcast", "cpu", 1.0)],
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps)) as db:
+        (text,) = [one.text for one in findings(db) if one.kind == "communication"]
+        assert text == (
+            "Ranks wait for others: 2.000 s, 44 % of the ranks' time, in main > MPI_Bcast;"
+            " 100 % with rank 0 in asks."
+        )
+
+
+def test_who_sleeps_with_what_others_take_in_turn_makes_them_wait(tmp_path: Path) -> None:
+    """As with the connections of a small pool. One that has nothing to do makes nobody wait."""
+    waits, asks = "main/takes/sem_wait/kernel:futex_wait", "main/takes/asks/kernel:do_nanosleep"
+    work: Step = ("main/solve", "cpu", 0.02)
+    steps: dict[int, list[Step]] = {
+        number: [work, (waits, f"blocked by {(number - 1) % 3}", 0.1 * number)] * (number > 0)
+        + [(asks, "blocked by TIMER", 0.1), (waits, f"blocked by {(number - 1) % 3}", 0.2)] * 4
+        for number in range(3)
+    }
+    steps[0].insert(0, work)
+    with hpcd.analysis.open(make(tmp_path / "db", steps, threads=True)) as db:
+        first = findings(db)[0]
+        assert (first.kind, "with others in asks" in first.text) == ("communication", True)
+    for number in steps:
+        idle = [
+            (path.replace("do_nanosleep", "pipe_read"), kind, length)
+            for path, kind, length in steps[number]
+        ]
+        steps[number] = idle
+    with hpcd.analysis.open(make(tmp_path / "idle", steps, threads=True)) as db:
+        assert [finding.kind for finding in findings(db)] == ["hot"]
