@@ -36,9 +36,9 @@ class TimeUse:
 
     ``lines`` ``int64[k]``: the trace lines counted. Where there are ranks these are ranks' alone.
     A thread that hardly runs beside its process's busiest one, nor wants to, counts only for locks
-    it waits for; a process that hardly runs beside the busiest one, or has its descendants do more
-    than it does itself, may sleep or wait for others, and a process's first thread may sleep if
-    others do more than it does. A process's only thread works where it takes
+    and CPUs it waits for; a process that hardly runs beside the busiest one, or has its descendants
+    do more than it does itself, may sleep or wait for others, and a process's first thread may
+    sleep if others do more than it does. A process's only thread works where it takes
     a lock. ``by_thread`` ``float64[lines, uses]`` are the seconds of every thread, counted or not.
     """
 
@@ -64,6 +64,7 @@ class TimeUse:
         np.maximum.at(busiest, process, cpu)
         self._serves = (cpu < _SERVES * busiest[process]) & ~wants
         self._counts: Mask = working & ~self._serves
+        self._ranked = ranked
         self.lines = np.flatnonzero(self._counts)
         of_process: F64 = np.bincount(process, cpu).astype(np.float64)
         parent = parents(processes_by_start(db), len(of_process))
@@ -115,8 +116,9 @@ class TimeUse:
 
     @cached_property
     def demand(self) -> CpuDemand:
-        """The CPUs that the counted threads wanted, and got."""
-        return measure_demand(self._db, self.lines, float(self.seconds(Use.RUNNABLE).sum()))
+        """The CPUs that all threads, or the ranks', wanted, and got."""
+        lines = np.flatnonzero(self._ranked)
+        return measure_demand(self._db, lines, float(self.seconds(Use.RUNNABLE).sum()))
 
     def seconds(self, use: Use) -> F64:
         """``float64[nodes]``: the time of one use at each context itself."""
@@ -140,7 +142,8 @@ class TimeUse:
             for _, line, node, cost in self._cells(metric):
                 use = of_context[node]
                 use[self._alone[line] & (use == Use.LOCKS)] = Use.WORK
-                self._add(line, node, use, cost, self._counts[line])
+                counts = self._ranked if metric == "runnable_time" else self._counts
+                self._add(line, node, use, cost, counts[line])
         by_pipes, in_pipes = np.zeros_like(self.by_thread), np.zeros_like(self._seconds)
         for event, line, node, cost in self._cells("blocked_time"):
             use = contexts.of_wait[node]

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, most_of
-from hpcd.analysis.findings.phrase import Phrase
 from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.findings.work_sharing import meanwhile
-from hpcd.wording import time_text
 
 _WAITS = {
     Use.LOCKS: ("locks", "Threads wait for locks"),
@@ -26,9 +24,6 @@ _LEAST = 0.01
 # A thread that had no CPU for a time is late by a part of that time, and its waiters wait longer.
 _LATE = 0.02
 _BLAMED = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
-
-# Of the time without a CPU: what others waited for it meanwhile is said from this share on.
-_SAID_APART = 0.01
 
 
 def _waiting(facts: Facts) -> Iterator[Finding]:
@@ -60,25 +55,26 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
 
 
 def _runnable(facts: Facts) -> Iterator[Finding]:
-    """Yield how long threads that could run waited for a CPU."""
+    """Yield how long threads that could run waited for a CPU, and others for these."""
     use = facts.use
-    starved = use.seconds(Use.STARVED)
-    seconds = use.seconds(Use.RUNNABLE) + starved
-    total = float(seconds.sum())
-    if total < max(LEAST_SHARE * use.lived, _LEAST * use.lifetime):
-        return
-    own = [place for place in use.places.ranked(seconds) if place.procedure]
-    place, _ = most_of(own, total)
-    more = use.demand.reason
-    # The report's heading has the first part alone.
-    if starved.sum() > _SAID_APART * total:
-        apart = time_text(float(starved.sum()), total)
-        more = (Phrase(f", {apart} of it for threads that do", rank=3), *more)
-    yield Finding(
-        "runnable" if use.demand.own else "outside", "Threads wait for a CPU", total, "s",
-        total / use.lived, facts.whose_time, place._replace(rank=1), more,
-        use.places.name(own[0]) if own else "",
-    )  # fmt: skip
+    for kind, doing in (
+        (Use.RUNNABLE, "wait for a CPU"),
+        (Use.STARVED, "wait for others without a CPU"),
+    ):
+        seconds = use.seconds(kind)
+        total = float(seconds.sum())
+        if total < max(LEAST_SHARE * use.lived, _LEAST * use.lifetime):
+            continue
+        own = [place for place in use.places.ranked(seconds) if place.procedure]
+        place, _ = most_of(own, total)
+        yield Finding(
+            "runnable" if use.demand.own else "outside",
+            f"{'Ranks' if facts.ranked else 'Threads'} {doing}", total, "s",
+            total / use.lived, facts.whose_time, place._replace(rank=1),
+            # The report's heading has the first part alone.
+            use.demand.reason if kind == Use.RUNNABLE else (),
+            use.places.name(own[0]) if own else "",
+        )  # fmt: skip
 
 
 WAITING = FindingRule(
@@ -91,7 +87,7 @@ WAITING = FindingRule(
 )  # fmt: skip
 RUNNABLE = FindingRule(
     "no CPU", _runnable,
-    "threads that could run, or those they wait for, have no CPU for 5 % of the threads' time",
+    "threads that could run have no CPU for 5 % of the threads' time, or others wait for these",
     "as many threads as CPUs; no binding of several to one; other CPUs than other programs have; a"
     " higher limit of the control group",
 )  # fmt: skip

@@ -478,9 +478,13 @@ def test_a_pool_that_waits_for_requests_is_idle(tmp_path: Path) -> None:
         assert first.kind == "communication" and first.value == pytest.approx(5.4)
     steps[0] = [("main/prepare", "runnable", 0.9), ("main/prepare", "cpu", 0.1)] * 3
     with hpcd.analysis.open(make(tmp_path / "starved", steps, size=0, threads=True)) as db:
-        by_kind = {finding.kind: finding for finding in findings(db)}
-        assert "communication" not in by_kind
-        assert by_kind["runnable"].value == pytest.approx(2.7 + 5.4)
+        listed = findings(db)
+        assert "communication" not in [finding.kind for finding in listed]
+        without = {one.subject: one.value for one in listed if one.kind == "runnable"}
+        assert without == {
+            "Threads wait for a CPU": pytest.approx(2.7),
+            "Threads wait for others without a CPU": pytest.approx(5.4),
+        }
 
 
 def test_the_uses_of_each_thread_add_up_to_its_time(tmp_path: Path) -> None:
@@ -737,3 +741,15 @@ def test_who_sleeps_with_what_others_take_in_turn_makes_them_wait(tmp_path: Path
         steps[number] = idle
     with hpcd.analysis.open(make(tmp_path / "idle", steps, threads=True)) as db:
         assert [finding.kind for finding in findings(db)] == ["hot"]
+
+
+def test_whoever_waits_for_a_cpu_counts(tmp_path: Path) -> None:
+    """As in the report's heading: also a thread that hardly runs."""
+    steps: dict[int, list[Step]] = {
+        0: [("main/solve", "cpu", 2.0)],
+        1: [("serve", "cpu", 0.01), ("serve", "runnable", 0.5),
+            ("serve/kernel:do_sys_poll", "blocked", 1.5)],
+    }  # fmt: skip
+    with hpcd.analysis.open(make(tmp_path / "db", steps, threads=True)) as db:
+        (waits,) = [one.value for one in findings(db) if one.subject == "Threads wait for a CPU"]
+        assert waits == pytest.approx(db.line_totals("runnable_time").sum())
