@@ -11,6 +11,7 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.program_code import program_contexts
+from hpcd.analysis.parallel.ranks import has_ranks
 from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.analysis.profile.scope_nodes import ContextNames
 from hpcd.analysis.roles.role import NameRole, have, wait_for_others, without_sleep
@@ -31,7 +32,7 @@ class Use(IntEnum):
     """Inside OpenMP's run-time library, but for its locks."""
     SLEEP = 5
     DEVICES = 6
-    """Files and whatever else the kernel waits for."""
+    """Files and whatever else the kernel waits for; of ranks, answers and other input, too."""
     RUNNABLE = 7
     CHILDREN = 8
     """The end of processes or threads that were started: not lost, they do the work."""
@@ -114,6 +115,9 @@ class ContextUse:
         wait = np.full(len(own), Use.DEVICES)
         for use, role in reversed(_KERNEL_WAITS):
             wait[self._below(role)] = use
+        # A rank serves nobody: what it waits for is late, as an answer of a server.
+        if has_ranks(db):
+            wait[(self.own > 0) & (wait == Use.EVENTS) & ~self._below(NameRole.PIPE)] = Use.DEVICES
         wait[innermost(db.cct, ~kernel[of_node] & (np.arange(len(own)) > 0)) == 0] = Use.EVENTS
         if own.any():
             wait[(self.own == 0) & (wait == Use.DEVICES)] = Use.EVENTS

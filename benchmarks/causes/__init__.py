@@ -78,7 +78,7 @@ def results(folder: Path, chosen: Collection[str] = ()) -> Iterator[Result]:
         every = [(source, case) for source, cases in programs.items() for case in cases]
         for source, case in sized(every, every[-1:]):
             if not chosen or case.name in chosen:
-                yield _result(folder, case, _command(source, case.name, folder))
+                yield _result(folder, case, command_of(source, case.name, folder))
 
 
 def _result(folder: Path, case: Case, command: list[str]) -> Result:
@@ -101,14 +101,14 @@ def _result(folder: Path, case: Case, command: list[str]) -> Result:
     return Result(name, cause, verdict, planted, value, unit, text, took)
 
 
-def _command(source: str, name: str, folder: Path) -> list[str]:
+def command_of(source: str, name: str, folder: Path) -> list[str]:
     """Return what starts the case ``name`` of ``source``, compiled into ``folder``."""
     if source == "late_rank.c":
         return rank_commands(folder)[name == EVEN_RANKS.name]
     path = _HERE / source
     if path.suffix in _START:
         place = folder / name
-        place.mkdir()
+        place.mkdir(exist_ok=True)
         return [*_START[path.suffix], str(path), str(place), name]
     if not path.exists():
         path = PROGRAMS / source

@@ -753,3 +753,17 @@ def test_whoever_waits_for_a_cpu_counts(tmp_path: Path) -> None:
     with hpcd.analysis.open(make(tmp_path / "db", steps, threads=True)) as db:
         (waits,) = [one.value for one in findings(db) if one.subject == "Threads wait for a CPU"]
         assert waits == pytest.approx(db.line_totals("runnable_time").sum())
+
+
+def test_what_a_rank_waits_for_outside_of_the_job_is_a_loss(tmp_path: Path) -> None:
+    """Ranks serve nobody; a process without a rank may."""
+    steps: dict[int, list[Step]] = {
+        rank: [("main/solve", "cpu", 0.5), ("main/asks/kernel:tcp_recvmsg", "blocked", 1.0)]
+        for rank in range(2)
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps)) as db:
+        assert findings(db)[0].text == (
+            "Ranks are blocked by the kernel: 2.000 s, 67 % of the ranks' time, in main > asks."
+        )
+    with hpcd.analysis.open(make(tmp_path / "single", steps, size=0)) as db:
+        assert [finding.kind for finding in findings(db)] == ["hot"]
