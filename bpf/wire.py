@@ -92,7 +92,7 @@ REGISTERS_BYTES = {"x86_64": 168, "aarch64": 288}
 KNOWN_RULES_BYTES = 32768
 WALK_BYTES = {"x86_64": 10744, "aarch64": 10864}
 PYTHON_CHAIN_BYTES = 16632
-WANTED_PROCESS_BYTES = 120
+WANTED_PROCESS_BYTES = 136
 
 
 class ReportFlag(IntFlag):
@@ -542,7 +542,7 @@ class Walk(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4
 
 class Python(
     WireStructure,
-    kinds="u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u8",
+    kinds="u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u8 u8 u4 u4",
 ):
     interpreters: int = 0
     unset_begin: int = 0
@@ -568,6 +568,9 @@ class Python(
     thread_interpreter: int = 0
     interpreter_gil: int = 0
     gil: int = 0
+    library: int = 0
+    library_device: int = 0
+    unused: int = 0
 
 
 class PythonProgram(WireStructure, kinds="u8 u4 u4"):

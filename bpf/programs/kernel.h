@@ -222,6 +222,12 @@ struct file {
 	void *private_data;
 };
 
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_pgoff;
+	struct file *vm_file;
+};
+
 struct fdtable {
 	unsigned int max_fds;
 	struct file **fd;

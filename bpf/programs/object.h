@@ -104,6 +104,7 @@ static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*bpf_get_prandom_u32)(void) = (void *)7;
 static u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static u32 (*this_numa_node)(void) = (void *)42;
+static long (*find_area)(u64 task, u64 address, void *function, void *context, u64 flags) = (void *)180;
 static long (*run_loop)(u32 times, void *function, void *context, u64 flags) = (void *)181;
 static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*read_kernel_text)(void *dst, u32 size, u64 src) = (void *)115;

@@ -14,6 +14,7 @@ import pytest
 
 from hpcd.daemon.unwind.kept_tables import KnownCommands
 from hpcd.measurement.reader import open_measurement
+from tests.support.interpreters import interpreters
 from tests.support.paths import ROOT
 from tests.support.python_pairs import count_pairs
 from tests.support.recorded import call_paths
@@ -21,6 +22,12 @@ from tests.support.recorded import call_paths
 pytestmark = pytest.mark.root
 
 DIVISION = ROOT / "tests/programs/python_division.py"
+# Those that are executed themselves, not by a loader. What 3.9 has is good for one recording.
+PYTHONS = {
+    version: command[0]
+    for version, command in interpreters().items()
+    if len(command) == 1 and version != "3.9"
+}
 # The recorder is imported when the command has ended, as if that took long.
 LATE_RECORDER = """
 import os, sys
@@ -66,13 +73,14 @@ def test_what_runs_before_the_recorder_is_there_is_recorded(
     assert {"main", "first", "second"} <= {name for path in paths for name in path}
 
 
+@pytest.mark.parametrize("version", PYTHONS)
 def test_an_interpreter_that_is_known_has_python_frames_from_its_exec_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it has ended before the recorder is there, which can read no names any more."""
     monkeypatch.setenv("HPCD_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
-    command = ("sh", "-c", f"/usr/bin/python3 {DIVISION} 0.3; :")
+    command = ("sh", "-c", f"{PYTHONS[version]} {DIVISION} 0.3; :")
     run(tmp_path / "first", *command)
     run(tmp_path / "again", *command, script=LATE_RECORDER)
     counts = count_pairs(tmp_path / "again")

@@ -10,7 +10,7 @@
 #ifndef HPCD_PYTHON_H
 #define HPCD_PYTHON_H
 
-#include "runtimes/python_maps.h"
+#include "runtimes/python_programs.h"
 #include "threads/threads.h"
 #include "unwinding.h"
 
@@ -35,6 +35,39 @@ static __always_inline void mark_gil(struct walk *w, struct python *python, u64 
 		w->value = gil | FUTEX_IS_LOCK | FUTEX_IS_GIL;
 }
 
+struct library_search {
+	u64 inode, device;
+	u64 base; /* where the file's begin would be mapped; 0: not found */
+};
+
+static __attribute__((noinline)) long look_at_area(struct task_struct *task, struct vm_area_struct *area,
+						   struct library_search *search)
+{
+	struct inode *inode = FIELD(FIELD(area->vm_file)->f_inode);
+
+	if (search && FIELD(inode->i_ino) == search->inode &&
+	    FIELD(FIELD(inode->i_sb)->s_dev) == search->device)
+		search->base = FIELD(area->vm_start) - (FIELD(area->vm_pgoff) << 12);
+	return 0;
+}
+
+/* Finds out where the interpreter's library lies, if the thread is in its code: addresses of the process are known then. */
+NOT_INLINED int place_library(struct walk *w, struct python *known)
+{
+	if (!known)
+		return 0;
+	struct library_search search = {known->library, known->library_device, 0};
+	u32 tgid = w->tgid;
+	find_area(this_task_btf(), w->ip, look_at_area, &search, 0);
+	if (!search.base)
+		return 0;
+	struct python python = *known;
+	python.library = 0;
+	place_python(&python, search.base);
+	map_update(MAP(PYTHONS), &tgid, &python, 0);
+	return 0;
+}
+
 /* Reads the thread's Python frames into the chain of this walk's context. */
 __attribute__((noinline)) int take_python(u32 context)
 {
@@ -47,6 +80,12 @@ __attribute__((noinline)) int take_python(u32 context)
 	struct thread *thread = map_lookup(MAP(THREADS), &tid);
 	if (!taking.python || !thread || thread_pointer(&chain->pointer))
 		return 0;
+	if (READ_AGAIN(taking.python->library)) {
+		place_library(w, taking.python);
+		taking.python = map_lookup(MAP(PYTHONS), &tgid);
+		if (!taking.python || READ_AGAIN(taking.python->library))
+			return 0;
+	}
 	taking.state = python_state(&taking, &thread->python, &thread->python_first);
 	if (!taking.state)
 		return 0;

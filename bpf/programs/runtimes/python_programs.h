@@ -5,6 +5,17 @@
 #include "kernel.h"
 #include "runtimes/python_maps.h"
 
+static __always_inline void place_python(struct python *python, u64 base)
+{
+	python->interpreters += base;
+	if (python->anchor != PYTHON_COUNTED) {
+		python->unset_begin += base;
+		python->unset_end += base;
+	}
+	if (python->gil)
+		python->gil += base;
+}
+
 /* `task` begins a program: if that was recognised before, its Python frames are taken from the first on. */
 static __always_inline void begin_python(struct task_struct *task, u32 tgid)
 {
@@ -20,14 +31,8 @@ static __always_inline void begin_python(struct task_struct *task, u32 tgid)
 	if (!known)
 		return;
 	struct python python = *known;
-	u64 code = FIELD(mm->start_code);
-	python.interpreters += code;
-	if (python.anchor != PYTHON_COUNTED) {
-		python.unset_begin += code;
-		python.unset_end += code;
-	}
-	if (python.gil)
-		python.gil += code;
+	if (!python.library) /* else it is mapped later */
+		place_python(&python, FIELD(mm->start_code));
 	map_update(MAP(PYTHONS), &tgid, &python, 0);
 }
 

@@ -101,12 +101,15 @@ class PythonProcesses:
         """Look for CPython in what ``pid`` maps, unless it was found in this program already."""
         if ended or (pid in self._processes and self._began.get(pid) == began):
             return
+        program: Region | None = None
         for region in regions:
+            # What the exec has mapped lies below what it loads later.
+            program = program or (region if region.file_backed else None)
             runtime = self._mappings.runtime_in(region)
             if runtime is None:
                 continue
             if PYTHON_RUNTIME in runtime.symbols:
-                self._recognise(pid, began, region, runtime)
+                self._recognise(pid, began, program or region, region, runtime)
                 return
         if self._processes.pop(pid, None):  # it was another program
             self._kernel.forget_python(pid)
@@ -129,8 +132,11 @@ class PythonProcesses:
         if len(self._processes) > _MOST_PROCESSES:
             self._processes.popitem(last=False)
 
-    def _recognise(self, pid: int, began: int, region: Region, runtime: MappedRuntime) -> None:
-        """Find out which version ``pid`` runs, and let the programs know its structures."""
+    def _recognise(
+        self, pid: int, began: int, program: Region, region: Region, runtime: MappedRuntime
+    ) -> None:
+        """Find out which version ``pid``, whose program is mapped at ``program``, runs, and let the
+        programs know its structures."""
         path, bias, symbols = region.path, runtime.bias, runtime.symbols
         if self._lack:
             self.unknown[path] = f"no Python frames: {self._lack}"
@@ -162,11 +168,10 @@ class PythonProcesses:
         code_type = symbols.get("PyCode_Type", -bias) + bias
         self._keep(pid, began, PythonProcess(layout, entry.pack(), code_type))
         self._kernel.set_python(pid, entry.pack())
-        # Of a library this says nothing: a process's program is another file.
-        program = PythonProgram.of(region, self._user_of(pid), entry, runtime.code + bias)
-        if self.programs.get(program.key) != program:
-            self.programs[program.key] = program
-            self._kernel.know_python(program.key, program.entry)
+        known = PythonProgram.of(program, self._user_of(pid), entry, region, runtime.code + bias)
+        if self.programs.get(known.key) != known:
+            self.programs[known.key] = known
+            self._kernel.know_python(known.key, known.entry)
 
     # --- their functions ---
 

@@ -17,6 +17,7 @@ from hpcd.daemon.unwind.kept_tables import table_store, version_of
 from hpcd.model.region import Region
 
 _ADDRESS, _NO_USER = (1 << 64) - 1, (1 << 32) - 1
+_BETWEEN = "\0"
 # Of the kernel's device numbers (include/linux/kdev_t.h).
 _MINOR_BITS = 20
 _MOST_KEPT = 64
@@ -26,37 +27,55 @@ _KIND, _NAME = "pythons", f"{crc32(' '.join(wire.Python.NAMES).encode()):x}"
 
 class PythonProgram(NamedTuple):
     """``key`` is its ``struct python_program``, ``entry`` its ``struct python`` with addresses from
-    the begin of its code on; ``path`` is as its processes see it."""
+    the begin of the program's code on, or of the interpreter's library; ``paths`` are those of the
+    program and of the library, as its processes see them."""
 
     key: bytes
     entry: bytes
-    path: str
+    paths: tuple[str, ...]
 
     @classmethod
-    def of(cls, region: Region, user: int, entry: wire.Python, code: int) -> PythonProgram:
-        """Return the program whose code begins at ``code``, mapped at ``region`` by a process of
-        ``user`` that has ``entry``."""
-        major, minor = (int(part, 16) for part in region.device.split(":"))
+    def of(
+        cls, program: Region, user: int, entry: wire.Python, region: Region, code: int
+    ) -> PythonProgram:
+        """Return the program that a process of ``user``, which has ``entry``, has mapped at
+        ``program``; its interpreter's code is mapped at ``region``, and begins at ``code``."""
+        shared = (program.device, program.inode) != (region.device, region.inode)
+        base = region.start - region.offset if shared else code
         key = wire.PythonProgram(
-            inode=region.inode, device=major << _MINOR_BITS | minor, user=user & _NO_USER
+            inode=program.inode, device=_number_of(program.device), user=user & _NO_USER
         )
         moved = ["interpreters"]
         if entry.anchor != PythonAnchor.COUNTED:  # else they are no addresses
             moved += ["unset_begin", "unset_end"]
         if entry.gil:
             moved.append("gil")
-        relative = {name: getattr(entry, name) - code & _ADDRESS for name in moved}
-        return cls(key.pack(), wire.Python.replaced(entry.pack(), **relative), region.path)
+        fields = {name: getattr(entry, name) - base & _ADDRESS for name in moved}
+        if shared:
+            fields |= {"library": region.inode, "library_device": _number_of(region.device)}
+        paths = (program.path, region.path) if shared else (program.path,)
+        return cls(key.pack(), wire.Python.replaced(entry.pack(), **fields), paths)
 
     @property
     def version(self) -> str:
-        """Identifies the file in its present state, "" if the path leads to another file, as it may
-        for who is in another container, or the entry is good for this recording only."""
-        status = os.stat(self.path)  # noqa: PTH116
-        device = os.major(status.st_dev) << _MINOR_BITS | os.minor(status.st_dev)
+        """Identifies the files in their present state, "" if a path leads to another file, as it
+        may for who is in another container, or the entry is good for this recording only."""
         key, entry = wire.PythonProgram.unpack(self.key), wire.Python.unpack(self.entry)
-        same = (key.inode, key.device) == (status.st_ino, device)
-        return version_of(status) if same and entry.anchor != PythonAnchor.COUNTED else ""
+        files = [(key.inode, key.device), (entry.library, entry.library_device)]
+        versions = []
+        for path, file in zip(self.paths, files, strict=False):
+            status = os.stat(path)  # noqa: PTH116
+            device = os.major(status.st_dev) << _MINOR_BITS | os.minor(status.st_dev)
+            if file != (status.st_ino, device) or entry.anchor == PythonAnchor.COUNTED:
+                return ""
+            versions.append(version_of(status))
+        return "+".join(versions)
+
+
+def _number_of(device: str) -> int:
+    """The kernel's number of a device as a mapping has it."""
+    major, minor = (int(part, 16) for part in device.split(":"))
+    return major << _MINOR_BITS | minor
 
 
 class KnownPythons:
@@ -70,8 +89,9 @@ class KnownPythons:
         kept = self._store.load(str(os.geteuid()), _NAME, _KIND)
         for line in os.fsdecode(kept or b"").split("\n")[:_MOST_KEPT]:
             with contextlib.suppress(OSError, ValueError, struct.error):
-                version, key, entry, path = line.split(" ", 3)
-                program = PythonProgram(bytes.fromhex(key), bytes.fromhex(entry), path)
+                version, key, entry, paths = line.split(" ", 3)
+                names = tuple(paths.split(_BETWEEN))
+                program = PythonProgram(bytes.fromhex(key), bytes.fromhex(entry), names)
                 if version and version == program.version:
                     yield program
 
@@ -85,8 +105,8 @@ class KnownPythons:
         lines = []
         for program in known.values():
             with contextlib.suppress(OSError, ValueError):
-                version, name = program.version, program.path
-                if version and "\n" not in name:
-                    lines.append(f"{version} {program.key.hex()} {program.entry.hex()} {name}")
+                version, paths = program.version, _BETWEEN.join(program.paths)
+                if version and "\n" not in paths:
+                    lines.append(f"{version} {program.key.hex()} {program.entry.hex()} {paths}")
         text = "\n".join(lines[:_MOST_KEPT])
         self._store.store(str(os.geteuid()), _NAME, _KIND, os.fsencode(text))
