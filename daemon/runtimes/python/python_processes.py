@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hpcd.bpf.kernel_targets import KernelTargets
+from hpcd.bpf.sampler_maps import MAX_PYTHON_PROGRAMS
 from hpcd.bpf.wire import PythonAnchor
 from hpcd.daemon.access import target_reader
 from hpcd.daemon.access.patience import WithheldError
@@ -170,6 +171,8 @@ class PythonProcesses:
         self._kernel.set_python(pid, entry.pack())
         known = PythonProgram.of(program, self._user_of(pid), entry, region, runtime.code + bias)
         if self.programs.get(known.key) != known:
+            if len(self.programs) >= MAX_PYTHON_PROGRAMS:  # the kernel has forgotten some, too
+                self.programs.clear()
             self.programs[known.key] = known
             self._kernel.know_python(known.key, known.entry)
 
