@@ -9,6 +9,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.messages.communication import Communication
+from hpcd.analysis.profile.advice import of_dropped_probes
 
 
 def caveats(db: Database, exchange: Communication) -> Iterator[str]:
@@ -16,9 +17,7 @@ def caveats(db: Database, exchange: Communication) -> Iterator[str]:
     of_ranks = np.flatnonzero(exchange.rank_of_line >= 0)
     if part := seen_part(db, db.lines.process[of_ranks]).sentence():
         yield f"part of a run: {part}"
-    let_go = sorted(_let_go(db))
-    if let_go:
-        yield f"from some time on not recorded, to keep the budget: {', '.join(let_go)}"
+    yield from of_dropped_probes(db)
     guessed = len(exchange.communicators.guessed_worlds)
     if guessed:
         yield (
@@ -69,13 +68,3 @@ def caveats(db: Database, exchange: Communication) -> Iterator[str]:
     if incomplete:
         collectives = len(exchange.collectives)
         yield f"some ranks are missing in {incomplete:,} of {collectives:,} collective operations"
-
-
-def _let_go(db: Database) -> set[str]:
-    """Functions of MPI whose probes were removed during a recording."""
-    names: set[str] = set()
-    for measurement in db.measurements:
-        probes = measurement.summary.probes
-        if probes is not None:
-            names.update(function.name for function in probes.functions if function.let_go)
-    return names

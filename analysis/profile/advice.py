@@ -62,7 +62,19 @@ def of_probes(db: Database) -> list[str]:
     return [
         *list(lines)[:_MOST_LINES],
         *([f"{more:,} more lines on probes: see the summaries"] if more > 0 else ()),
+        *of_dropped_probes(db),
     ]
+
+
+def of_dropped_probes(db: Database) -> list[str]:
+    """Return which functions' probes were removed during a recording, in a line, if any were."""
+    summaries = (row.summary.probes for row in db.measurements)
+    names = sorted({
+        function.name
+        for probes in summaries if probes
+        for function in probes.functions if function.let_go
+    })  # fmt: skip
+    return [f"from some time on not recorded, to keep the budget: {', '.join(names)}"][: len(names)]
 
 
 def _of_imports(db: Database) -> list[str]:

@@ -13,6 +13,7 @@ from hpcd.analysis.database import open as open_database
 from hpcd.analysis.findings.findings import findings
 from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.call_codec import Calls
+from hpcd.measurement.summary import ProbeCounts, ProbesSummary, Summary
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
 from hpcd.model.calls import CalledFunction, CallValue, ValueKind
@@ -39,7 +40,7 @@ PARALLEL = [
 ]
 
 
-def database(folder: Path, rows: list[tuple[int, ...]]) -> Path:
+def database(folder: Path, rows: list[tuple[int, ...]], summary: Summary | None = None) -> Path:
     writer = MeasurementWriter(folder / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
     writer.add_process(Process(0, 7, 1, "app", "/bin/app", ("app",), 0, SECOND))
@@ -77,7 +78,7 @@ def database(folder: Path, rows: list[tuple[int, ...]]) -> Path:
     )  # fmt: skip
     writer.flush()
     writer.add_clock_pair(3 * SECOND, 10**18 + 2 * SECOND)
-    writer.close()
+    writer.close(summary)
     merge([folder / "m"], folder / "db", workers=1)
     return folder / "db"
 
@@ -142,6 +143,14 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     for part in ("1 call of OpenMP without a known end", "2 regions or bodies not recorded",
                  "1 body ran outside", "1 execution of regions without any body"):  # fmt: skip
         assert part in notes
+
+
+def test_probes_that_were_dropped_to_keep_the_budget_are_named(tmp_path: Path) -> None:
+    functions = (ProbeCounts("GOMP_parallel", let_go=True), ProbeCounts("GOMP_critical_start"))
+    path = database(tmp_path, PARALLEL, Summary(probes=ProbesSummary(functions)))
+    line = "note: from some time on not recorded, to keep the budget: GOMP_parallel\n"
+    for verb in ("openmp", "calls", "report"):
+        assert line in hpcd(verb, path).stdout
 
 
 def test_a_database_without_regions_says_how_they_are_recorded(tmp_path: Path) -> None:
