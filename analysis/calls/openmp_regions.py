@@ -29,6 +29,7 @@ from hpcd.analysis.calls.openmp_functions import OpenmpRole, openmp_function
 from hpcd.analysis.calls.openmp_places import DirectivePlace, region_place, with_short_names
 from hpcd.analysis.calls.openmp_times import OpenmpCalls, RegionTimes, divide_times
 from hpcd.analysis.database import Database
+from hpcd.analysis.profile.advice import of_probes
 from hpcd.array_types import I64, U64
 from hpcd.errors import UsageError
 from hpcd.masks import positions
@@ -119,6 +120,7 @@ def openmp_report(db: Database) -> OpenmpReport:
             f"{counted(bare, 'execution')} of regions without any body: the procedures that the"
             " compiler makes of them have no symbols, or were not probed yet"
         )
+    notes += of_probes(db)
     processes, lived, serial = _serial_time(db, arrays, times)
     node = calls["node"].astype(np.int64)
     region, places = _places(db, node, arrays, times)

@@ -11,7 +11,6 @@ from hpcd.analysis.calls.openmp_constructs import OpenmpConstruct
 from hpcd.analysis.calls.openmp_regions import OpenmpReport, ParallelRegion, openmp_report
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
-from hpcd.analysis.profile.advice import of_probes
 from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
@@ -62,7 +61,7 @@ def _heading(db: Database, report: OpenmpReport) -> Iterator[str]:
     )
     share = percent(report.serial_s / report.lived_s) if report.lived_s else "-"
     yield f"serial time, outside of them: {time_text(report.serial_s)} ({share})"
-    yield from (f"note: {line}" for line in (*report.notes, *of_probes(db)))
+    yield from (f"note: {line}" for line in report.notes)
 
 
 def _rows(regions: Sequence[ParallelRegion], limit: int | None, width: int) -> Iterator[Row]:

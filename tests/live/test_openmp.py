@@ -35,12 +35,11 @@ def recorded(folder: Path, program: Path, **environment: str) -> dict[str, Any]:
     return truth
 
 
+_needs_clang = pytest.mark.skipif(not shutil.which("clang"), reason="needs clang and libomp-dev")
+
+
 @pytest.mark.parametrize("policy", ["active", "passive"])
-@pytest.mark.parametrize(
-    "compiler",
-    ["gcc", pytest.param("clang", marks=pytest.mark.skipif(
-        not shutil.which("clang"), reason="needs clang and libomp-dev"))],
-)  # fmt: skip
+@pytest.mark.parametrize("compiler", ["gcc", pytest.param("clang", marks=_needs_clang)])
 def test_regions_have_the_times_that_the_program_measured(
     compiler: str, policy: str, tmp_path: Path, build: Callable[..., Path]
 ) -> None:
@@ -95,6 +94,25 @@ def test_regions_have_the_times_that_the_program_measured(
     assert f"{uneven['procedure']} (regions.c:{uneven['line']})" in sentences
     text = hpcd("openmp", tmp_path / "db", "--width", 80).stdout
     assert "serial time" in text and max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++", marks=_needs_clang)])
+def test_exceptions_and_deep_tasks_are_not_disturbed(
+    compiler: str, tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    program = build("throwing_regions.cpp", "-fopenmp", compiler=compiler)
+    alone = subprocess.run([program], stdout=subprocess.PIPE, text=True, check=True).stdout
+    done = subprocess.run(
+        [*HPCD, "run", "--probes", "openmp", "-o", str(tmp_path / "m"), "--", str(program)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == alone
+    hpcd("merge", "-o", tmp_path / "db", tmp_path / "m")
+    report = json.loads(hpcd("openmp", tmp_path / "db", "--json").stdout)
+    assert [region["executions"] for region in report["regions"]].count(20) == 1
+    for region in report["regions"]:
+        parts = [region[f"{kind}_s"] for kind in ("work", "imbalance", "lock", "scheduling")]
+        assert sum(parts) == pytest.approx(region["thread_s"])
 
 
 def test_a_program_without_symbols_has_the_elapsed_times(
