@@ -8,6 +8,9 @@ import struct
 from functools import cache
 from typing import NamedTuple
 
+from hpcd.closing import closing_fd
+from hpcd.daemon.access.openat2 import CACHED, WORKING_DIRECTORY, openat2
+
 # AT_EMPTY_PATH, AT_STATX_DONT_SYNC; STATX_BASIC_STATS
 _STATX_FLAGS, _BASIC_STATS = 0x1000 | 0x4000, 0x7FF
 # statx(2): user, mode, inode, size; the times of change, of the status and of contents; the device.
@@ -41,6 +44,16 @@ def status_of(descriptor: int) -> FileStatus:
     user, mode, inode, size, *times, major, minor = _STATX.unpack(buffer)
     ctime, mtime = (seconds * 1_000_000_000 + part for seconds, part in (times[:2], times[2:]))
     return FileStatus(mode, os.makedev(major, minor), inode, size, mtime, user, ctime)
+
+
+def cached_status(path: str) -> FileStatus:
+    """The status of the file at ``path`` if the kernel has looked the path up lately.
+
+    A user may have put a file system that it serves anywhere on the path. Raises :class:`OSError`,
+    :class:`ValueError`.
+    """
+    with closing_fd(openat2(WORKING_DIRECTORY, path, os.O_PATH | os.O_CLOEXEC, CACHED)) as fd:
+        return status_of(fd)
 
 
 def file_system_type(descriptor: int) -> int:

@@ -14,18 +14,12 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from hpcd.closing import closing_fd
+from hpcd.daemon.access.openat2 import BENEATH, NO_MAGICLINKS, NO_SYMLINKS, NO_XDEV, openat2
 from hpcd.errors import UsageError
 
 # include/uapi/linux/magic.h: CGROUP2_SUPER_MAGIC, CGROUP_SUPER_MAGIC.
 _CONTROL_GROUP_FILE_SYSTEMS = (0x63677270, 0x27E0EB)
-# openat2(2) of Linux 5.6 has the same number on all architectures; include/uapi/linux/openat2.h.
-_SYS_OPENAT2 = 437
-_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 1, 2, 4, 8
-_RESOLVE = _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
-
-
-class _OpenHow(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("flags", "mode", "resolve")]
+_RESOLVE = NO_XDEV | NO_MAGICLINKS | NO_SYMLINKS | BENEATH
 
 
 class _FileSystem(ctypes.Structure):
@@ -80,7 +74,7 @@ def read_beneath(hierarchy: Path, path: str, file: str) -> bytes:
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
     with (
         closing_fd(os.open(hierarchy, _OPEN_FLAGS)) as root,
-        closing_fd(_open_beneath(root, path)) as group,
+        closing_fd(openat2(root, path, _OPEN_FLAGS, _RESOLVE)) as group,
         closing_fd(os.open(file, flags, dir_fd=group)) as fd,
     ):
         return os.read(fd, 4096)
@@ -100,7 +94,7 @@ def _has(hierarchy: Path, path: str) -> bool:
         closing_fd(os.open(hierarchy, _OPEN_FLAGS)) as root,
     ):
         if _is_control_group(root):
-            os.close(_open_beneath(root, path.strip("/") or "."))
+            os.close(openat2(root, path.strip("/") or ".", _OPEN_FLAGS, _RESOLVE))
             return True
     return False
 
@@ -110,15 +104,3 @@ def _is_control_group(fd: int) -> bool:
     if _LIBC.fstatfs(fd, ctypes.byref(file_system)):
         raise OSError(ctypes.get_errno(), "fstatfs")
     return file_system.type in _CONTROL_GROUP_FILE_SYSTEMS
-
-
-def _open_beneath(root: int, path: str) -> int:
-    name = os.fsencode(path)
-    if b"\0" in name:
-        raise ValueError("a NUL in a path")
-    how = _OpenHow(_OPEN_FLAGS, 0, _RESOLVE)
-    size = ctypes.c_size_t(ctypes.sizeof(how))
-    fd = _LIBC.syscall(ctypes.c_long(_SYS_OPENAT2), root, name, ctypes.byref(how), size)
-    if fd < 0:
-        raise OSError(ctypes.get_errno(), "openat2")
-    return int(fd)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hpcd.cache_directory import cache_directory
+from hpcd.daemon.access.file_status import FileStatus
 from hpcd.sandbox.file_cache import LIMIT_SECONDS, FileStore, writers_of
 
 # Raised whenever the decoder makes other rows of the same file: cached tables are then remade.
@@ -33,7 +34,7 @@ def table_store(
     return FileStore((directory or cache_directory()) / "unwind", limit_bytes, limit_seconds)
 
 
-def version_of(status: os.stat_result) -> str:
+def version_of(status: os.stat_result | FileStatus) -> str:
     """Return a text that identifies a file in its present state. No user can set the time of change
     in it."""
     words = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

@@ -13,6 +13,7 @@ from zlib import crc32
 
 from hpcd.bpf import wire
 from hpcd.bpf.wire import PythonAnchor
+from hpcd.daemon.access.file_status import cached_status
 from hpcd.daemon.unwind.kept_tables import table_store, version_of
 from hpcd.model.region import Region
 
@@ -59,12 +60,13 @@ class PythonProgram(NamedTuple):
     @property
     def version(self) -> str:
         """Identifies the files in their present state, "" if a path leads to another file, as it
-        may for who is in another container, or the entry is good for this recording only."""
+        may for processes of a container, or the entry is good for this recording only. Raises
+        :class:`OSError` where a path has not been looked up lately."""
         key, entry = wire.PythonProgram.unpack(self.key), wire.Python.unpack(self.entry)
         files = [(key.inode, key.device), (entry.library, entry.library_device)]
         versions = []
         for path, file in zip(self.paths, files, strict=False):
-            status = os.stat(path)  # noqa: PTH116
+            status = cached_status(path)
             device = os.major(status.st_dev) << _MINOR_BITS | os.minor(status.st_dev)
             if file != (status.st_ino, device) or entry.anchor == PythonAnchor.COUNTED:
                 return ""

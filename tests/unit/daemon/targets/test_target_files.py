@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from hpcd.daemon.access import patience as patience_module
-from hpcd.daemon.access.file_status import status_of
+from hpcd.daemon.access.file_status import cached_status, status_of
 from hpcd.daemon.access.patience import Patience, WithheldError
 from hpcd.daemon.access.processes import executable_regions
 from hpcd.daemon.access.target_files import (
@@ -150,6 +150,19 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
 
 
 pytest_fuse = pytest.mark.root
+
+
+@pytest_fuse
+def test_the_status_of_a_path_asks_no_file_server(
+    served: tuple[Path, subprocess.Popen[str]],
+) -> None:
+    file, server = served
+    contents = file.parents[1] / "contents"
+    size = contents.stat().st_size  # the kernel knows its path from now on
+    assert cached_status(str(contents)).st_size == size
+    stalling_fuse.stall(server)
+    with pytest.raises(BlockingIOError):
+        cached_status(str(file))
 
 
 @pytest_fuse
