@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_whole
-from hpcd.analysis.calls.openmp_functions import OpenmpRole
 from hpcd.analysis.calls.openmp_places import (
     DirectivePlace,
     body_place,
@@ -17,6 +16,7 @@ from hpcd.analysis.calls.openmp_places import (
 )
 from hpcd.analysis.calls.openmp_times import OpenmpCalls, RegionTimes
 from hpcd.analysis.database import Database
+from hpcd.analysis.roles.role import OpenmpRole
 from hpcd.array_types import I64
 
 _USES = {

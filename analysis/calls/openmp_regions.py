@@ -25,11 +25,12 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_whole
 from hpcd.analysis.calls.openmp_constructs import OpenmpConstruct, openmp_constructs
-from hpcd.analysis.calls.openmp_functions import OpenmpRole, openmp_function
 from hpcd.analysis.calls.openmp_places import DirectivePlace, region_place, with_short_names
 from hpcd.analysis.calls.openmp_times import OpenmpCalls, RegionTimes, divide_times
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.advice import of_probes
+from hpcd.analysis.roles.role import OpenmpRole
+from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import I64, U64
 from hpcd.errors import UsageError
 from hpcd.masks import positions
@@ -76,7 +77,7 @@ class OpenmpReport:
 
 def records_regions(db: Database) -> bool:
     """Return whether functions that begin parallel regions were recorded."""
-    roles = (openmp_function(function.name).role for function in db.calls.functions)
+    roles = (role_table().openmp_function(function.name).role for function in db.calls.functions)
     return OpenmpRole.REGION in roles
 
 
@@ -85,7 +86,7 @@ def openmp_report(db: Database) -> OpenmpReport:
 
     Raises :class:`UsageError` where no region was recorded. O(n log n) in the calls of OpenMP.
     """
-    known = [openmp_function(function.name) for function in db.calls.functions]
+    known = [role_table().openmp_function(function.name) for function in db.calls.functions]
     roles = np.array([function.role for function in known], np.int64)
     calls = db.calls.select(
         functions=[one for one in db.calls.functions if roles[one.id] != OpenmpRole.NONE]

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_whole
 from hpcd.analysis.calls.nested_calls import NestedCalls
-from hpcd.analysis.calls.openmp_functions import OpenmpRole
+from hpcd.analysis.roles.role import OpenmpRole
 from hpcd.array_types import I64, U64, Mask
 
 

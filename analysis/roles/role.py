@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from enum import IntFlag, auto
+from enum import IntEnum, IntFlag, auto
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,6 +72,29 @@ class NameRole(IntFlag):
     """A load module that serves programs in Python."""
     PROGRAM = auto()
     """A load module of the program's own, whatever other roles it has."""
+
+
+class OpenmpRole(IntEnum):
+    """The meaning of the time within a recorded call of OpenMP, without what it calls of these."""
+
+    NONE = 0
+    REGION = 1
+    """A parallel region: the call that begins it returns when it has ended."""
+    BODY = 2
+    """A thread's part of a region, or a task."""
+    BARRIER = 3
+    """Waiting for others."""
+    LOCK = 4
+    """Waiting for a lock, a critical section, a turn."""
+    SCHEDULING = 5
+    """Handing out iterations and tasks."""
+
+
+class OpenmpFunction(NamedTuple):
+    """The ``role`` of a function, and the ``construct`` of the source that it belongs to."""
+
+    role: OpenmpRole
+    construct: str
 
 
 _SLEEPS = NameRole.BARRIER | NameRole.CONDITION | NameRole.JOIN | NameRole.LOCK | NameRole.ONCE

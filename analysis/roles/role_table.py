@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcd.analysis.roles.role import NameRole
+from hpcd.analysis.roles.role import NameRole, OpenmpFunction, OpenmpRole
 from hpcd.analysis.symbols.bare_names import bare_name
 from hpcd.array_types import U32
 from hpcd.errors import UsageError
@@ -34,6 +34,7 @@ class _Entry:
     modules: re.Pattern[str] | None
     kernel: bool
     kind: str
+    use: OpenmpRole
 
 
 class RoleTable:
@@ -102,9 +103,16 @@ class RoleTable:
     def wait_kind(self, name: str) -> str:
         """The kind of wait, in words, that a user procedure's name tells, "" for none."""
         for entry in self._named:
-            if entry.kind and _fits(entry.procedures, _bare(name)):
+            if entry.role and entry.kind and _fits(entry.procedures, _bare(name)):
                 return entry.kind
         return ""
+
+    def openmp_function(self, name: str) -> OpenmpFunction:
+        """Return what a recorded function called ``name`` does; ``NONE`` if nothing of OpenMP."""
+        for entry in self._named:
+            if entry.use and _fits(entry.procedures, name):
+                return OpenmpFunction(entry.use, entry.kind)
+        return OpenmpFunction(OpenmpRole.NONE, "")
 
     @cached_property
     def _named(self) -> list[_Entry]:
@@ -176,10 +184,17 @@ def _entry(path: Path, name: str, role: NameRole, entry: Any) -> _Entry:
             re.compile(modules) if modules else None,
             bool(entry.get("kernel", False)),
             str(entry.get("kind", "")),
+            _USES[entry["use"] if name == _CONSTRUCT else ""],
         )
-    except (AttributeError, TypeError, ValueError, re.error) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, re.error) as error:
         raise UsageError(f"{path}: [[{name}]]: {error}") from None
 
 
-_TABLES = {role.name.lower(): role for role in NameRole if role.name and role != NameRole.ASLEEP}
-_KEYS = {"procedures", "modules", "asleep", "kernel", "kind", "reason"}
+# What calls of OpenMP are recorded of: no role of procedures in call paths.
+_CONSTRUCT = "construct"
+_USES = {"": OpenmpRole.NONE} | {use.name.lower(): use for use in OpenmpRole if use}
+_TABLES: dict[str, NameRole] = {
+    role.name.lower(): role for role in NameRole if role.name and role != NameRole.ASLEEP
+}
+_TABLES[_CONSTRUCT] = NameRole(0)
+_KEYS = {"procedures", "modules", "asleep", "kernel", "kind", "use", "reason"}

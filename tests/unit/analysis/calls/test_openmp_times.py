@@ -9,8 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.analysis.calls.openmp_functions import OpenmpRole, openmp_function
 from hpcd.analysis.calls.openmp_times import OpenmpCalls, RegionTimes, divide_times
+from hpcd.analysis.roles.role import OpenmpRole
+from hpcd.analysis.roles.role_table import role_table
 from hpcd.daemon.probes.probe_set import parse_probes, read_probes
 
 NONE, REGION, BODY, BARRIER, LOCK, SCHEDULING = OpenmpRole
@@ -153,11 +154,11 @@ def test_bodies_outside_of_regions_are_counted() -> None:
 
 
 def test_the_role_of_every_probed_function_is_known() -> None:
-    name = "openmp"
+    name, of = "openmp", role_table().openmp_function
     for spec in parse_probes(name, read_probes(name)):
-        assert openmp_function(spec.function).role != NONE, spec.function
-    assert openmp_function("GOMP_parallel_loop_dynamic").role == REGION
-    assert openmp_function("_Z1fi._omp_fn.0") == openmp_function(".omp_outlined..1")
-    assert openmp_function("GOMP_loop_end") == (BARRIER, "end of loop")
-    assert openmp_function("GOMP_loop_dynamic_next") == (SCHEDULING, "handing out iterations")
-    assert openmp_function("malloc").role == NONE
+        assert of(spec.function).role != NONE, spec.function
+    assert of("GOMP_parallel_loop_dynamic").role == REGION
+    assert of("_Z1fi._omp_fn.0") == of(".omp_outlined..1") == (BODY, "task")
+    assert of("GOMP_loop_end") == (BARRIER, "end of loop")
+    assert of("GOMP_loop_dynamic_next") == (SCHEDULING, "handing out iterations")
+    assert of("malloc").role == NONE

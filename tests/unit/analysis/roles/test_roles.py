@@ -179,6 +179,8 @@ _NAME = re.compile(
 _NO_ROLES = {
     # Whether code goes on behind a call, by what the call never does: return.
     "structure/code/noreturn.py",
+    # The procedure whose region or task a compiler made a body of, by the body's name.
+    "calls/openmp_places.py",
 }
 
 
