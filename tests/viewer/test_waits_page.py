@@ -173,6 +173,11 @@ def test_the_critical_path_is_that_of_the_command_line(waits: Path, waits_url: s
     assert texts == ["running", "waiting for an interrupt of nvme0q1", "running", "running"]
 
 
+def test_only_the_time_of_the_recording_counts(waits_url: str) -> None:
+    beyond = critical_path(waits_url, f"t0={-(1 << 62)}&t1={1 << 62}&w=1000")
+    assert beyond == critical_path(waits_url, "t0=0&t1=99000000&w=1000")
+
+
 def test_steps_that_no_pixel_shows_are_left_out(waits_url: str) -> None:
     answer = critical_path(waits_url, "t0=0&t1=99000000&w=2")
     steps = answer["steps"]
@@ -182,7 +187,9 @@ def test_steps_that_no_pixel_shows_are_left_out(waits_url: str) -> None:
     assert sum(answer["kinds"].values()) == pytest.approx(0.099)
 
 
-@pytest.mark.parametrize("query", ["t0=0&t1=0&w=9", "t0=0&t1=9", "t0=0&t1=9&w=99999", "t1=9&w=9"])
+@pytest.mark.parametrize(
+    "query", ["t0=0&t1=0&w=9", "t0=0&t1=9", "t0=0&t1=9&w=99999", "t1=9&w=9", "t0=-9&t1=0&w=9"]
+)
 def test_paths_of_what_is_no_window_are_refused(waits_url: str, query: str) -> None:
     assert ask(waits_url, f"api/v1/db/waits.db/critical-path?{query}")[0] == 400
 

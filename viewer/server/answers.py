@@ -247,7 +247,7 @@ def _drawn(
 
 def _critical_path(database: OpenDatabase, parameters: QueryParameters) -> object:
     """The critical path of a window of time, its steps as ``w`` columns show them."""
-    begin, end = parameters.interval()
+    begin, end = np.clip(parameters.interval(), 0, database.db.duration_ns).tolist()
     columns = parameters.whole("w", 1, _MOST_COLUMNS)
     _, graph = database.graph.get()
     report = path_report(database.db, begin, end, columns=columns, graph=graph)
