@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from playwright.sync_api import Browser, Page, expect
 from hpcd.cli.verbs.view import PANES as NAMES
 from tests.support.page import load, watched
 from tests.support.paths import ROOT
+from tests.support.viewer import served
+from tests.support.waiting_threads import threads_that_wait
 
 AXE = ROOT / "node_modules/axe-core/axe.min.js"
 
@@ -134,6 +137,20 @@ def test_axe_of_recorded_calls(browser: Browser, called_url: str, theme: str) ->
             page.keyboard.press(str(number))
             page.wait_for_selector(f"main[data-{pane}]")
             assert violations(page, theme) == [], pane
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is missing: npm ci")
+def test_axe_of_waits_and_the_critical_path(browser: Browser, tmp_path: Path) -> None:
+    with served(threads_that_wait(tmp_path)) as (url, _):
+        for theme in ("light", "dark"):
+            view = (
+                f"&db=waits.db&critical=1&partners=0.0.99000000&line=0&time=50000000&theme={theme}"
+            )
+            with watched(browser, url + view) as page:
+                page.wait_for_selector("main[data-drawn]")
+                for part in ("#critical-parts button", "#wait-ended button", "#partners-choice"):
+                    expect(page.locator(part).first).to_be_visible()
+                assert violations(page, theme) == [] and unreached(page) == []
 
 
 def test_dialogs_and_the_crosshair_by_keys(page: Page) -> None:
