@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from hpcd.analysis.waits.path_report import PathReport, path_report
-from hpcd.array_types import I64
+from hpcd.array_types import F64, I64
 from hpcd.masks import positions
 from hpcd.viewer.pictures.picture import Page
 from hpcd.wording import percent
@@ -76,7 +76,7 @@ def _colour(report: PathReport, part: int) -> str:
     return _COLOURS.get(report.parts[part].kind.label, _OTHER)
 
 
-def _dim(page: Page, axes: Axes, count: int, row: I64, begin: I64, end: I64) -> None:
+def _dim(page: Page, axes: Axes, count: int, row: I64, begin: F64, end: F64) -> None:
     """Dim ``count`` rows where no step is on them; each step is on ``row`` int64[n], -1: on none,
     from ``begin`` to ``end`` float64[n] s, in order of time."""
     for number in range(count):
