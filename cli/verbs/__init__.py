@@ -34,6 +34,7 @@ GROUPS = {
         ),
         "compare": ("CompareCommand", "compare runs, ranks or parts of a run"),
         "critical-path": ("CriticalPathCommand", "show what the length of a run depended on"),
+        "what-if": ("WhatIfCommand", "show how much sooner a run would end if parts were faster"),
         "openmp": ("OpenmpCommand", "show what threads of OpenMP's regions used their time for"),
         "messages": ("MessagesCommand", "show what ranks sent each other, and who waited for whom"),
         "calls": ("CallsCommand", "show what system calls did: files, bytes, bandwidth"),

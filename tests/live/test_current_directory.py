@@ -54,6 +54,7 @@ def test_code_that_was_recorded(planted: PlantedDirectory, build: Callable[..., 
     planted.hpcd("run", "--probes", "openmp", "-o", "regions", "--", regions, 1)
     planted.hpcd("merge", "regions", "-o", "regions.db")
     planted.hpcd("openmp", "regions.db")
+    planted.hpcd("what-if", "naps.db")
 
 
 def test_programs_that_are_compiled_now(planted: PlantedDirectory) -> None:

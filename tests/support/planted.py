@@ -23,7 +23,7 @@ RECORDING_COMMANDS = {
 """Command lines of verbs that need root; PID is that of a process that sleeps."""
 
 OTHER_RECORDING_VERBS = {
-    "annotate", "critical-path", "daemon", "detach", "openmp", "snapshot", "status",
+    "annotate", "critical-path", "daemon", "detach", "openmp", "snapshot", "status", "what-if",
 }  # fmt: skip
 """Verbs that are tried beside these."""
 

@@ -23,7 +23,7 @@ HPCD = [sys.executable, "-m", "hpcd"]
 # Verbs that read files and write files.
 _OFFLINE = {
     "annotate", "calls", "check", "compare", "export", "imbalance", "import", "memory", "merge",
-    "messages", "openmp", "render", "report", "results", "scaling", "structure", "synth",
+    "messages", "openmp", "render", "report", "results", "scaling", "structure", "synth", "what-if",
 }  # fmt: skip
 
 

@@ -19,6 +19,28 @@ Piece = tuple[int, int, int, int, int]
 """line, begin, end, node, kind"""
 
 
+def waits_of(
+    lines: int,
+    waits: list[Wait],
+    futex: Callable[[Wait], int] = lambda wait: 0,
+    path: Callable[[Wait], int] = lambda wait: 0,
+    goes_on: Sequence[Wait] = (),
+) -> Waits:
+    """Return waits, each at a node that is its line plus 100; those in ``goes_on`` were ended in
+    vain."""
+    waits = sorted(waits)
+    wait = np.array(waits, np.int64).reshape(-1, 5).T
+    end, kind = np.ascontiguousarray(wait[2]), wait[4].astype(np.uint8)
+    futexes = np.array([futex(one) for one in waits], np.uint64)
+    return Waits(
+        np.searchsorted(wait[0], np.arange(lines + 1)).astype(np.int64), wait[1], end, wait[3],
+        (wait[0] + 100).astype(np.uint32), kind,
+        np.array([path(one) for one in waits], np.uint32), np.zeros(len(end), np.uint32),
+        enders(np.array([one in goes_on for one in waits], bool)),
+        locks_of(np.zeros(len(end), np.uint32), futexes, end, kind),
+    )  # fmt: skip
+
+
 def graph_of(
     lines: int,
     waits: list[Wait],
@@ -27,24 +49,12 @@ def graph_of(
     path: Callable[[Wait], int] = lambda wait: 0,
     goes_on: Sequence[Wait] = (),
 ) -> CStructure:
-    """Return a graph of waits, each at a node that is its line plus 100; those in ``goes_on`` were
-    ended in vain."""
-    waits = sorted(waits)
-    wait = np.array(waits, np.int64).reshape(-1, 5).T
+    """Return the graph of :func:`waits_of` and of what lines did between them."""
     piece = np.array(sorted(pieces), np.int64).reshape(-1, 5).T
-    bounds = np.arange(lines + 1)
-    end, kind = np.ascontiguousarray(wait[2]), wait[4].astype(np.uint8)
-    futexes = np.array([futex(one) for one in waits], np.uint64)
     return wait_graph(
-        Waits(
-            np.searchsorted(wait[0], bounds).astype(np.int64), wait[1], end, wait[3],
-            (wait[0] + 100).astype(np.uint32), kind,
-            np.array([path(one) for one in waits], np.uint32), np.zeros(len(end), np.uint32),
-            enders(np.array([one in goes_on for one in waits], bool)),
-            locks_of(np.zeros(len(end), np.uint32), futexes, end, kind),
-        ),
+        waits_of(lines, waits, futex, path, goes_on),
         Pieces(
-            np.searchsorted(piece[0], bounds).astype(np.int64),
+            np.searchsorted(piece[0], np.arange(lines + 1)).astype(np.int64),
             np.ascontiguousarray(piece[1]), np.ascontiguousarray(piece[2]),
             piece[3].astype(np.uint32), piece[4].astype(np.uint8),
         ),

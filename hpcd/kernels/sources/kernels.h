@@ -581,6 +581,41 @@ int64_t list_wait_parts(const struct wait_graph *graph, uint32_t line, int64_t w
 int64_t find_critical_path(const struct wait_graph *graph, const int64_t *creator, uint32_t line, int64_t begin,
 			   int64_t end, const struct path_steps *steps);
 
+/* --- replay.c --- */
+
+/* A run to replay. An event is the end of a wait that another line ended, or the creation of a line by another. */
+struct replay {
+	const int64_t *run_first;   /* first run of each line, and the number of runs */
+	const int64_t *run_begin;   /* ns at which each time on a CPU began, of a line in order and without overlaps */
+	const int64_t *run_end;     /* ns at which it ended */
+	const uint32_t *run_group;  /* its group */
+	const double *saved;        /* share that each group's runs are shortened by */
+	const uint8_t *shortened;   /* whether each line's are */
+	const int64_t *start;       /* ns at which each line begins */
+	const int64_t *stop;        /* ns at which it has ended */
+	const int64_t *event_time;  /* ns at which the other line ended the wait, ascending */
+	const int64_t *event_begin; /* ns at which the wait began; event_time of a creation */
+	const int64_t *event_ready; /* ns at which the line was on a CPU again */
+	const uint32_t *event_line; /* line that waited */
+	const uint32_t *event_by;   /* line that ended the wait */
+	int64_t *before;            /* written: last event on the waiting line before each, or -1 */
+	int64_t *cause;             /* the same on the line that ended the wait */
+	uint8_t *woken;             /* whether the line had come to its wait before it was ended */
+	int64_t events;             /* number of events */
+	int64_t lines;              /* number of lines */
+};
+
+/* Where a replay is on a line. */
+struct place {
+	int64_t measured; /* ns */
+	int64_t run;      /* first of its runs that ends later */
+	int64_t event;    /* last event on it, or -1 */
+	double replayed;  /* ns in the replay */
+};
+
+void replay_waits(const struct replay *replay, struct place *places, double *end);
+void replayed_path(const struct replay *replay, const struct place *places, int64_t line, double *ns);
+
 /* --- exports: decimal_rows.c, sample_calls.c --- */
 
 int64_t decimal_rows(uint8_t *text, const int64_t *values, int64_t columns, int64_t n, const int64_t *places,

@@ -354,7 +354,7 @@ _TEXTS = """
 _QUESTIONS = (
     "report", "report --view flat", "report --by thread", "report --by module", "report --csv",
     "report --hot-path", "imbalance", "stacks --at 0.1", "calls", "messages", "memory", "check",
-    "report --waits-for", "critical-path",
+    "report --waits-for", "critical-path", "what-if",
 )  # fmt: skip
 
 
