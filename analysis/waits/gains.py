@@ -1,4 +1,4 @@
-"""How much sooner a run would end if parts of the program were faster."""
+"""Gains: by how much sooner a run would end if parts of the program were faster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpcd.analysis.waits.wait_report import ActivityNames, require_waits
 from hpcd.array_types import F64, Mask
 
 DEFAULT_SHARE = 0.2
-"""How much faster procedures are that nobody chose."""
+"""The share by which procedures are faster if none is given."""
 # A procedure with less of its time in its own code, or libraries called there, only calls others.
 _LEAST_OWN = 0.1
 
@@ -127,7 +127,7 @@ class _Run:
         for name, inside, most in self._candidates():
             if limit is not None and len(gains) >= limit:
                 gains.sort(key=lambda gain: -gain.seconds)
-                # What is shorter on a path makes the run shorter by that at most.
+                # Work that gets shorter on the path makes the run shorter by that at most.
                 if gains[limit - 1].seconds >= most * DEFAULT_SHARE / 1e9:
                     break
             gains.append(self.gain([name], [inside], [DEFAULT_SHARE]))

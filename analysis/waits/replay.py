@@ -25,11 +25,11 @@ from hpcd.array_types import F64, I64, U8, U32, Mask
 from hpcd.kernels.library import CStructure, kernels, structure, structure_dtype
 from hpcd.model.codes import Waker
 
-# Time between two waits with so many samples has its own shares: they are right to 12 points.
+# Time between two waits with this many samples has its own shares; they are right to 12 points.
 _OWN_SAMPLES = 16
 # Threads that a process's end ends are gone this much later or sooner than its main thread.
 _EXIT_NS = 10_000_000
-# Times of samples and waits are in µs where those of wakers are in ns.
+# Records are in µs, waits in ns.
 _UNIT_NS = 1_000
 
 
@@ -263,7 +263,7 @@ class _SampledRuns:
         chunk = many & (rank % _OWN_SAMPLES == 0) & (last - first - rank >= _OWN_SAMPLES)
         added = np.flatnonzero(chunk)
         place = between[added]
-        # What is before an added cut, and before the cut behind the last of them.
+        # Each part ahead of an added cut has a key of its own, and so has the last part.
         owned = np.unique(between[many])
         keys[owned] = -1 - self._own - np.arange(len(owned))
         self._own += len(owned)
@@ -327,8 +327,8 @@ def wakes_of(waits: RecordedWaits | Waits, runs: Runs, start: I64, creator: I64)
 
 
 def _last_lines(db: Database, stop: I64) -> I64:
-    """The line of each process whose end is the process's: its main thread, unless others went on
-    after that. The end of a thread that its process's end ends tells nothing."""
+    """The line of each process that ends it: its main thread, unless other threads ended later. A
+    thread that is killed with its process may have had nothing to do."""
     process = db.lines.process.astype(np.int64)
     order = np.lexsort((stop, process))
     last = order[np.append(process[order][1:] != process[order][:-1], True)]
