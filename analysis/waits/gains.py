@@ -14,6 +14,7 @@ from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.waits.replay import read_replay
 from hpcd.analysis.waits.wait_report import ActivityNames, require_waits
 from hpcd.array_types import F64, Mask
+from hpcd.errors import UsageError
 
 DEFAULT_SHARE = 0.2
 """The share by which procedures are faster if none is given."""
@@ -59,8 +60,8 @@ def what_if(
 
     ``faster`` are names and shares: each alone and, of several, all together. Without any, the
     ``limit`` procedures of the program that gain most. ``last`` is the line whose end is looked at
-    (None: that of the run). Raises :class:`UsageError` where no waits were recorded or no name
-    fits, :class:`FormatError`.
+    (None: that of the run). Raises :class:`UsageError` where no waits were recorded, or
+    nothing on CPUs, or no name fits, :class:`FormatError`.
     """
     require_waits(db)
     run = _Run(db, np.ones(len(db.lines), bool) if lines is None else lines, last)
@@ -90,6 +91,8 @@ class _Run:
         stop = self._replay.stop[self._last]
         end, line = self._end(np.zeros(len(self._samples.total)))
         self.seconds = (int(stop.max()) - begin) / 1e9
+        if self.seconds <= 0:
+            raise UsageError(f"{db.path}: the thread that ends last was never on a CPU")
         self.replayed = (end - begin) / 1e9
         self.thread = self._names.thread(line)
         path = self._replay.on_path(line)

@@ -11,6 +11,7 @@ from hpcd.analysis.database import open as open_database
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.waits.gains import what_if
 from hpcd.array_types import I64
+from hpcd.errors import UsageError
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.calls import MAX_VALUES
@@ -30,7 +31,7 @@ _NAMES = ("main", "before", "after", "answers", "waits")
 def turns(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two threads that take turns of 4 ms: the main thread is 1 ms in before(), wakes the other,
     is 1 ms in after() and waits; the other is 3 ms in answers(), wakes it and waits. A sample is
-    taken every 2.7 ms."""
+    taken every 2.7 ms. A third thread waits all the time."""
     folder = tmp_path_factory.mktemp("turns")
     writer = MeasurementWriter(folder / "m", Host("host", "b", "6", "x86_64", 2), options={})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
@@ -44,11 +45,12 @@ def turns(tmp_path_factory: pytest.TempPathFactory) -> Path:
     writer.add_function(WAIT)
     writer.add_process(Process(0, 100, 1, "app", "/bin/app", ("app",), 0, START))
     end = START + 4 * ROUNDS * MS
-    for line in range(2):
+    for line in range(3):
         writer.add_thread(Thread(line, 0, 100 + line, "app", START, end))
     begins = START + 4 * MS * np.arange(ROUNDS)
     _add_line(writer, 0, begins + 2 * MS, begins + 4 * MS, [(BEFORE, 1), (AFTER, 1)])
     _add_line(writer, 1, begins, begins + MS, [(WAITS, 1), (ANSWERS, 3)])
+    _add_line(writer, 2, begins[:1], begins[:1] + 4 * ROUNDS * MS, [(WAITS, 4)])
     times = np.concatenate([begins + 2 * MS, begins]).astype(np.uint64)
     lasts = np.repeat([2 * MS, MS], ROUNDS).astype(np.uint64)
     line = np.repeat([0, 1], ROUNDS).astype(np.uint32)
@@ -112,3 +114,8 @@ def test_a_gain_ends_where_another_path_is_as_long(turns: Path) -> None:
     with open_database(turns) as db:
         gain = what_if(db, [("answers", 1.0)]).gains[0]
     assert gain.seconds == pytest.approx(2e-3 * ROUNDS, rel=0.01)
+
+
+def test_a_thread_that_was_never_on_a_cpu_has_no_gains(turns: Path) -> None:
+    with open_database(turns) as db, pytest.raises(UsageError, match="never on a CPU"):
+        what_if(db, last=2)
