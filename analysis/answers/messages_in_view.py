@@ -26,6 +26,7 @@ from hpcd.analysis.messages.wait_states import WaitGroup, by_path
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
 from hpcd.masks import marked
+from hpcd.rows import take_rows
 from hpcd.wording import percent, time_text
 
 POINT_TO_POINT, WAITING, ONE_SIDED, COLLECTIVES = "messages", "waiting", "one-sided", "collectives"
@@ -190,7 +191,7 @@ class Traffic:
         in_mpi = float((operations.end - operations.begin)[calls].sum()) / 1e9
         communicators, count = self._communicators(at, lines, t0, t1)
         groups, of = by_path(
-            operations, self.exchange.waits.at(waits), worst=_WORST, most=_MOST_GROUPS
+            operations, take_rows(self.exchange.waits, waits), worst=_WORST, most=_MOST_GROUPS
         )
         return {
             "headline": self._headline(pairs, waits, in_mpi, groups),

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from hpcd.array_types import F64, I64, U16, U32, U64
 from hpcd.distinct import begins_run
 from hpcd.kernels.library import CStructure, kernels, structure
+from hpcd.rows import join_rows
 
 # Sums waiting to be added up: 28 bytes each.
 _PENDING_LIMIT = 4 << 20
@@ -180,10 +181,7 @@ def _order(line: U32, node: U32, event: U16) -> I64:
 
 def join_cells(parts: list[Cells]) -> Cells:
     """Concatenate ``parts``."""
-    if not parts:
-        return EMPTY_CELLS
-    return Cells(*(np.concatenate([getattr(part, name) for part in parts])
-                   for name in Cells.__slots__))  # fmt: skip
+    return join_rows(parts) if parts else EMPTY_CELLS
 
 
 def add_cells(parts: list[Cells]) -> Cells:

@@ -24,6 +24,7 @@ from hpcd.analysis.profile.row_text import CALLED_BY
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction, Group, ValueKind
+from hpcd.rows import take_rows
 
 READ, WRITTEN, MOVED = "read", "written", "moved"
 """Names of values of kind ``bytes`` that say what became of them."""
@@ -127,7 +128,7 @@ def total_calls(
     group, names, node = grouping(db, flows)
     shown = group >= 0
     if not shown.all():
-        flows = _Flows(*(getattr(flows, field.name)[shown] for field in fields(_Flows)))
+        flows = take_rows(flows, shown)
         group = group[shown]
     return _summed(by, flows, group, names, node)
 

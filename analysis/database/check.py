@@ -18,7 +18,7 @@ from hpcd.analysis.database.database import Database
 from hpcd.analysis.database.metrics import RECORDS
 from hpcd.analysis.database.sqlite_reader import each_row
 from hpcd.analysis.database.trace_check import check_trace
-from hpcd.array_types import F64, U16
+from hpcd.array_types import F64
 from hpcd.errors import FormatError
 from hpcd.measurement.check import Defect
 from hpcd.model.calls import ValueKind
@@ -50,7 +50,11 @@ def check_database(path: Path) -> list[Defect]:
             with Database(path, native=True) as db:
                 _release_tree(db)
                 wrong = _check_tree(db)
-                in_trace, ends = check_trace(db, _interval_events(db), checksums.before_part)
+                # The records of intervals have a second entry where they end.
+                intervals = [row[0] for row in db.rows("SELECT id FROM event WHERE interval")]
+                in_trace, ends = check_trace(
+                    db, np.array(intervals, np.uint16), checksums.before_part
+                )
                 wrong += in_trace
                 _release_tree(db)
                 wrong += _check_metrics(db, len(db.trace) - ends)
@@ -199,12 +203,6 @@ def _check_calls(db: Database) -> list[str]:
     if records != len(calls) or weight != int(calls.weight.sum(dtype=np.int64)):
         findings.append("totals of calls and calls do not agree")
     return findings
-
-
-def _interval_events(db: Database) -> U16:
-    """Ids of the events whose records are intervals: they have a second entry where they end."""
-    rows = db.rows("SELECT id FROM event WHERE interval")
-    return np.array([row[0] for row in rows], np.uint16)
 
 
 def _alike(a: F64, b: F64) -> bool:

@@ -205,10 +205,10 @@ class Database:
     @cached_property
     def calls(self) -> RecordedCalls:
         """Recorded calls; none where no measurement recorded any. Raises :class:`FormatError`."""
-        # Older databases have no tables of calls.
-        rows = self.rows if "calls" in self.manifest else lambda *_: []
         folder = self.path / directory.CALLS
-        return RecordedCalls(folder, len(self.lines), len(self.cct), self._counted("calls"), rows)
+        return RecordedCalls(
+            folder, len(self.lines), len(self.cct), self._counted("calls"), self.rows
+        )
 
     @cached_property
     def waits(self) -> RecordedWaits:

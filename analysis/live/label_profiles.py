@@ -152,13 +152,14 @@ class ProfileFollower:
         distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
         value = sum_by(place, np.hstack(costs), len(distinct))
         begin, self._end = self._end or min(times), max(times)
+        metric, scale = self._weights()
         clock = measurement.clock_pairs
         shift = int(clock[-1, 1] - clock[-1, 0]) if len(clock) else 0
         return IntervalProfiles(
             measurement.host.hostname,
             begin + shift,
             self._end + shift,
-            self._period(),
+            max(1, round(float(scale[metric == 0].max(initial=0)))),
             self._series(distinct, _bounded(value), nodes),
             self._paths(np.unique(distinct % nodes)),
         )
@@ -203,10 +204,6 @@ class ProfileFollower:
             number = self._labels.setdefault(labels, len(self._labels))
             self._series_of[owner] = number
         return number
-
-    def _period(self) -> int:
-        metric, scale = self._weights()
-        return max(1, round(float(scale[metric == 0].max(initial=0))))
 
     def _series(self, key: I64, value: I64, nodes: int) -> list[Series]:
         number, node = np.divmod(key, nodes)

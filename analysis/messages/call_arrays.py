@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hpcd.array_types import F64, I64, Mask
+from hpcd.rows import take_rows
 
 
 @dataclass(frozen=True)
@@ -57,5 +58,4 @@ class CallArrays:
 
     def __getitem__(self, which: Mask) -> CallArrays:
         """The calls in ``which``, bool[n]."""
-        columns = ("line", "time", "duration", "node", "function", "weight", "value")
-        return replace(self, **{name: getattr(self, name)[which] for name in columns})
+        return take_rows(self, which)

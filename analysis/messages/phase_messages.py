@@ -15,12 +15,13 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.messages import traffic
 from hpcd.analysis.messages.clock_offsets import HostClocks
 from hpcd.analysis.messages.communication import Communication
-from hpcd.analysis.messages.matching import Collectives, Endpoints, Messages
+from hpcd.analysis.messages.matching import Collectives, Messages
 from hpcd.analysis.messages.operations import Operations
 from hpcd.analysis.messages.wait_states import WaitStates
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.array_types import Mask
 from hpcd.masks import marked
+from hpcd.rows import take_rows
 
 
 class PhaseCommunication(Communication):
@@ -40,8 +41,8 @@ class PhaseCommunication(Communication):
         self.late = whole.late
         self._whole = whole
         self._inside = inside
-        self.sends = _taken(whole.sends, inside[whole.sends.operation])
-        self.receives = _taken(whole.receives, inside[whole.receives.operation])
+        self.sends = take_rows(whole.sends, inside[whole.sends.operation])
+        self.receives = take_rows(whole.receives, inside[whole.receives.operation])
 
     @property
     def whole(self) -> Communication:
@@ -86,10 +87,7 @@ class PhaseCommunication(Communication):
     def waits(self) -> WaitStates:
         """Waits of calls that began in the phases."""
         waits = self._whole.waits
-        kept = self._inside[waits.operation]
-        return WaitStates(
-            waits.kind[kept], waits.operation[kept], waits.delayer[kept], waits.severity[kept]
-        )
+        return take_rows(waits, self._inside[waits.operation])
 
     @cached_property
     def one_sided(self) -> traffic.Matrix:
@@ -132,10 +130,3 @@ def within_phases(db: Database, job_communication: Communication, text: str) -> 
             inside[mine] = phases.segments(line).at(operations.begin[mine]) > 0
     # All records of a call go where the call is.
     return PhaseCommunication(job_communication, inside[operations.call])
-
-
-def _taken(ends: Endpoints, which: Mask) -> Endpoints:
-    return Endpoints(
-        ends.operation[which], ends.ended[which], ends.number[which], ends.rank[which],
-        ends.peer[which], ends.tag[which], ends.size[which], ends.weight[which],
-    )  # fmt: skip

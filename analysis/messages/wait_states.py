@@ -77,12 +77,6 @@ class WaitStates:
     def __len__(self) -> int:
         return len(self.kind)
 
-    def at(self, places: I64) -> WaitStates:
-        """Return those at ``places``."""
-        return WaitStates(
-            self.kind[places], self.operation[places], self.delayer[places], self.severity[places]
-        )
-
     def seconds(self, kind: WaitKind) -> float:
         """All waiting of one kind."""
         return float(self.severity[self.kind == kind].sum()) / 1e9

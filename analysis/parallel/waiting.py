@@ -16,8 +16,8 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.tree_matching import Matching, innermost
 from hpcd.analysis.profile.costs import WORK
 from hpcd.analysis.roles.role import NameRole, have, wait_for_others, without_sleep
-from hpcd.analysis.trace.records import Records
 from hpcd.array_types import F64, I64, U32, Mask
+from hpcd.rows import take_rows
 
 _SLEEP = "blocked"
 """The event of a thread that sleeps in a system call (docs/formats.md)."""
@@ -76,11 +76,7 @@ class Stretches:
 
     def without(self, nodes: Mask) -> Stretches:
         """Return the stretches outside of ``nodes`` ``bool[n]``."""
-        kept = ~nodes[self.node]
-        ready, asleep = (None if mask is None else mask[kept] for mask in (self.ready, self.asleep))
-        return Stretches(
-            self.begin[kept], self.end[kept], self.node[kept], self.idle[kept], ready, asleep
-        )
+        return take_rows(self, ~nodes[self.node])
 
 
 class StretchReader:
@@ -113,9 +109,7 @@ class StretchReader:
         records = self._db.records(line)
         sums = self._sum[records.event]
         if sums.any():
-            records = Records(
-                records.time[~sums], records.node[~sums], records.event[~sums], records.value[~sums]
-            )
+            records = take_rows(records, ~sums)
         if not len(records):
             none = np.zeros(0, np.int64)
             return Stretches(none, none, np.zeros(0, np.uint32), np.zeros(0, bool))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -24,6 +25,7 @@ from hpcd.array_types import I64, U64, Mask
 from hpcd.errors import UsageError, did_you_mean
 from hpcd.masks import marked
 from hpcd.model.calls import CalledFunction, CallValue, ValueKind
+from hpcd.rows import join_rows, take_rows
 
 NO_PHASE = "[in no phase]"
 """The name of the time outside all phases."""
@@ -62,10 +64,10 @@ class MarkedPhases:
                 raise UsageError(f"{db.path}: no call of {spec.begin}{fitting}")
             parts += of_spec
             if spec.shared:
-                parts.append(PhaseCalls.joined(of_spec).shared(db.lines.process))
-        marks = PhaseCalls.joined(parts)
+                parts.append(join_rows(of_spec).shared(db.lines.process))
+        marks = join_rows(parts)
         order = np.argsort(marks.line, kind="stable")
-        self._marks = PhaseCalls(*(column[order] for column in marks.columns))
+        self._marks = take_rows(marks, order)
         self.lines: I64 = np.unique(marks.line)
         self._first = np.searchsorted(self._marks.line, np.append(self.lines, len(db.lines)))
 
@@ -173,15 +175,11 @@ class MarkedPhases:
         low = np.searchsorted(process[order], times.process)
         high = np.searchsorted(process[order], times.process, "right")
         which, at = ranges(low, high)
-        copies = PhaseCalls(*(column[which] for column in own.columns))
+        copies = take_rows(own, which)
         line = order[at]
         away = line != copies.line
-        nothing = np.zeros(int(away.sum()), np.int64)
-        return PhaseCalls.joined([
-            own,
-            PhaseCalls(line[away], copies.begin[away], copies.end[away], copies.group[away],
-                        nothing, copies.node[away]),
-        ])  # fmt: skip
+        others = replace(copies, line=line, weight=np.zeros_like(copies.weight))
+        return join_rows([own, take_rows(others, away)])
 
     def _last(self, line: I64) -> I64:
         """Return ``int64[n]``: the end of phases that nothing ends, behind the last record of their

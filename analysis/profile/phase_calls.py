@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hpcd.analysis.profile.time_segments import ranges
 from hpcd.array_types import I64, U32
+from hpcd.rows import take_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,6 @@ class PhaseCalls:
         """Return no calls."""
         return PhaseCalls(*(np.zeros(0, np.int64) for _ in range(6)))
 
-    @staticmethod
-    def joined(several: Sequence[PhaseCalls]) -> PhaseCalls:
-        """Return the concatenated calls of all of ``several``."""
-        return PhaseCalls(*map(np.concatenate, zip(*(one.columns for one in several), strict=True)))
-
     def shared(self, process: U32) -> PhaseCalls:
         """Copies for the threads without marks, of those of the first thread of their process that
         has any; ``process`` ``uint32[lines]``. They count as no calls."""
@@ -45,15 +40,8 @@ class PhaseCalls:
         bounds = np.searchsorted(self.line[order], np.stack([owner, owner + 1]))
         which, at = ranges(bounds[0], bounds[1])
         mine = order[at]
-        return PhaseCalls(
-            unmarked[which], self.begin[mine], self.end[mine], self.group[mine],
-            np.zeros(len(mine), np.int64), self.node[mine],
-        )  # fmt: skip
-
-    @property
-    def columns(self) -> tuple[I64, ...]:
-        """All columns, in the order of the fields."""
-        return self.line, self.begin, self.end, self.group, self.weight, self.node
+        copies = take_rows(self, mine)
+        return replace(copies, line=unmarked[which], weight=np.zeros_like(copies.weight))
 
 
 def nesting_depth(step: I64, first: I64) -> I64:

@@ -13,6 +13,7 @@ from hpcd.analysis.profile.costs import event_weights, records_reaching
 from hpcd.analysis.profile.time_segments import TimeSegments, ranges
 from hpcd.analysis.trace.records import Records
 from hpcd.array_types import F64, I64, Mask
+from hpcd.rows import take_rows
 
 # Records looked at together: some 100 MB with all that is made of them.
 _RECORDS_AT_ONCE = 1 << 20
@@ -54,10 +55,7 @@ def phase_costs(
         records = records_reaching(db, line, int(stretches.begin[0]), int(stretches.end[-1]))
         keys, costs = [np.zeros(0, np.int64)], [np.zeros((len(weight), 0))]
         for at in range(0, len(records), _RECORDS_AT_ONCE):
-            part = slice(at, at + _RECORDS_AT_ONCE)
-            some = Records(
-                records.time[part], records.node[part], records.event[part], records.value[part]
-            )
+            some = take_rows(records, slice(at, at + _RECORDS_AT_ONCE))
             record, stretch, share = _shares(some, stretches, duration)
             key = stretches.group[stretch] * nodes + some.node[record]
             distinct, place = np.unique(key, return_inverse=True)

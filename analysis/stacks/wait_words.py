@@ -29,7 +29,8 @@ def named_wait(thread: ThreadStack, path: Path) -> Wait | None:
         return _restarted(wait, path)
     if wait is None or not wait.address:
         return wait
-    kind = _kind(path)
+    near = [frame.name for frame in path if not frame.kernel][::-1][:_NEAR]
+    kind = next(filter(None, map(role_table().wait_kind, near)), None)
     if kind is None or kind == wait.kind:
         return wait
     if wait.kind == "mutex" and kind != "mutex":
@@ -49,11 +50,6 @@ def _restarted(wait: Wait, path: Path) -> Wait:
             if roles & role:
                 return replace(wait, kind=kind, text=f"{text} (since before a signal)", call="")
     return wait
-
-
-def _kind(path: Path) -> str | None:
-    user = [frame.name for frame in path if not frame.kernel][::-1][:_NEAR]
-    return next(filter(None, map(role_table().wait_kind, user)), None)
 
 
 def wait_text(wait: Wait | None, threads: dict[int, ThreadStack]) -> str:

@@ -26,7 +26,8 @@ def call_tables(calls: RecentCalls | None) -> list[Table]:
         return compact(value / span)
 
     def rate(value: float) -> str:
-        return _rate(value / span)
+        """A rate per second; one below 100 has a decimal."""
+        return fixed(value / span, 1) if value < 99.95 * span else compact(value / span)
 
     def share(seconds: float) -> str:
         return fixed(100 * seconds / span, 1)
@@ -75,14 +76,8 @@ def _table(
     table = plain_table(*columns)
     table.add_column(kind)
     for use in uses:
-        table.add_row(*(text(use) for text in columns.values()), _name(name(use)))
+        table.add_row(
+            *(text(use) for text in columns.values()),
+            Text(harmless(name(use)), no_wrap=True, overflow="ellipsis"),
+        )
     return table
-
-
-def _name(text: str) -> Text:
-    return Text(harmless(text), no_wrap=True, overflow="ellipsis")
-
-
-def _rate(value: float) -> str:
-    """Return a rate per second as text; one below 100 has a decimal."""
-    return fixed(value, 1) if value < 99.95 else compact(value)

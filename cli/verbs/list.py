@@ -74,6 +74,7 @@ def as_table(members: list[Running]) -> Table:
     # The only column that gives way where a terminal is narrow.
     table.add_column("command")
     for member in members:
+        place = member.container
         table.add_row(
             "" if member.place.rank is None else str(member.place.rank),
             str(member.role or ""),
@@ -82,8 +83,10 @@ def as_table(members: list[Running]) -> Table:
             str(member.threads),
             f"{member.cpu_s:,.1f}",
             f"{member.cores:.2f}",
-            *([cell(_container(member))] if held else []),
-            Text(_command(member), no_wrap=True, overflow="ellipsis"),
+            *([cell(f"{place.runtime} {place.id[:12]}" if place else "")] if held else []),
+            Text(
+                harmless(" ".join(member.command) or member.name), no_wrap=True, overflow="ellipsis"
+            ),
             style="" if member.role in (JobRole.RANK, None) else "dim",
         )
     return table
@@ -109,11 +112,3 @@ def as_json(process: Running) -> dict[str, object]:
         "name": process.name,
         "command": list(process.command),
     }
-
-
-def _command(process: Running) -> str:
-    return harmless(" ".join(process.command) or process.name)
-
-
-def _container(process: Running) -> str:
-    return f"{process.container.runtime} {process.container.id[:12]}" if process.container else ""

@@ -81,7 +81,9 @@ def run_recorded(args: argparse.Namespace, command: list[str], output: Path) -> 
         options.before_exec = True
         options.command = tuple(command)
         options.release = child.release
-        options.analysing = _say_analysing
+        options.analysing = lambda files: say(
+            f"hpcd: {counted(files, 'file')} to analyse before the command starts, once"
+        )
         options.extra["command"] = sys.argv[1:]
         recording = prepare_recording(options)
         stop_on_signals(recording)
@@ -125,11 +127,6 @@ def _is_32_bit(program: str) -> bool:
     with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
         return is_32_bit(file.read(5))
     return False
-
-
-def _say_analysing(files: int) -> None:
-    many = counted(files, "file")
-    say(f"hpcd: {many} to analyse before the command starts, once")
 
 
 class HeldChild:

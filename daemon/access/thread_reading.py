@@ -26,10 +26,6 @@ _MOST_STUCK = 4
 _NO_PYTHONS: Mapping[int, bytes] = {}
 
 
-def _whole(record: TaskStack) -> TaskStack:
-    return record
-
-
 class ThreadReading:
     """Reads threads, by ``iterator`` to begin with. Raises what
     :class:`hpcd.bpf.task_stacks.TaskStacks` does."""
@@ -42,7 +38,7 @@ class ThreadReading:
     def read(
         self,
         wanted: Mapping[int, Wanted],
-        take: Callable[[TaskStack], TaskStack] = _whole,
+        take: Callable[[TaskStack], TaskStack] = lambda record: record,
         pythons: Mapping[int, bytes] = _NO_PYTHONS,
     ) -> list[TaskStack]:
         """The threads of the processes ``wanted``, in order of their ids; as far as they could be

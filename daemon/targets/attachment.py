@@ -121,7 +121,9 @@ class Attachment:
             for thread in attached:
                 self._kernel.forget_thread(thread.state.tid)
             return False
-        if not attached and not _runs(pid):  # gone: no event will say so
+        threads = () if attached else processes.thread_ids(pid)
+        if not attached and not any(processes.thread_state(pid, tid) for tid in threads):
+            # Gone: no event will say so.
             self._kernel.forget_process(pid)
             self._targets.on_exit(pid)
             return False
@@ -134,8 +136,3 @@ class Attachment:
         return self._only_user is None or processes.is_open_to(
             pid, self._only_user, self._only_groups
         )
-
-
-def _runs(pid: int) -> bool:
-    """Whether ``pid`` has a thread that has not ended."""
-    return any(processes.thread_state(pid, tid) for tid in processes.thread_ids(pid))

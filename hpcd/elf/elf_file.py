@@ -44,14 +44,12 @@ class ElfFile(ElfReader):
             raise FormatError("no file has a name with a zero byte")
         fd = open_linked(path)
         try:
-            return ElfFile(os.fdopen(fd, "rb", closefd=False), str(path))._owning(fd)
+            elf = ElfFile(os.fdopen(fd, "rb", closefd=False), str(path))
+            elf._file = os.fdopen(fd, "rb")
+            return elf
         except BaseException:
             os.close(fd)
             raise
-
-    def _owning(self, fd: int) -> ElfFile:
-        self._file = os.fdopen(fd, "rb")
-        return self
 
     def __enter__(self) -> ElfFile:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from hpcd.errors import FormatError
 from hpcd.measurement.codec import MONOTONIC_LIMIT
 from hpcd.measurement.columns import ColumnCursor, encode_column, encode_ranked
 from hpcd.model.calls import MAX_VALUES
+from hpcd.rows import join_rows, take_rows
 
 _HEAD = struct.Struct("<IIQI")
 _TIME_UNIT_NS = 1
@@ -39,7 +40,7 @@ class Calls:
         return len(self.time)
 
     def __getitem__(self, which: slice | I64 | Mask) -> Calls:
-        return Calls(*(getattr(self, field.name)[which] for field in fields(self)))
+        return take_rows(self, which)
 
     def with_nodes(self, node: U32) -> Calls:
         """Return these calls in other nodes, ``node`` u32[n]."""
@@ -61,13 +62,7 @@ class Calls:
     @staticmethod
     def joined(parts: list[Calls]) -> Calls:
         """Concatenate ``parts``."""
-        parts = [Calls.none(), *parts]
-        return Calls(
-            *(
-                np.concatenate([getattr(part, field.name) for part in parts])
-                for field in fields(Calls)
-            )
-        )
+        return join_rows([Calls.none(), *parts])
 
     def in_order(self) -> Calls:
         """Return the calls sorted by line and time; at equal times the longest call first."""

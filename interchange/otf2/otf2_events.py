@@ -11,6 +11,7 @@ import numpy as np
 
 from hpcd.array_types import I64, Mask
 from hpcd.interchange.otf2 import otf2_conventions as conventions
+from hpcd.rows import join_rows, take_rows
 
 UNDEFINED_32 = 0xFFFFFFFF
 
@@ -77,9 +78,7 @@ class CallEvents:
         return len(self.time)
 
     def __getitem__(self, which: slice | I64 | Mask) -> CallEvents:
-        columns = (self.line, self.time, self.turn, self.kind, self.node, self.function,
-                   self.calls, self.duration, self.argument)  # fmt: skip
-        return CallEvents(*(column[which] for column in columns))
+        return take_rows(self, which)
 
     @staticmethod
     def of_kind(
@@ -108,13 +107,7 @@ class CallEvents:
         """Return all events of ``parts``, by line, time and turn."""
         none = np.zeros(0, np.int64)
         empty = CallEvents.of_kind(CallEventKind.IO_BEGIN, none, none, none, none, none)
-        parts = [empty, *parts]
-        whole = CallEvents(
-            *(
-                np.concatenate([getattr(part, name) for part in parts])
-                for name in CallEvents.__dataclass_fields__
-            )
-        )
+        whole = join_rows([empty, *parts])
         return whole[np.lexsort((whole.turn, whole.time, whole.line))]
 
 

@@ -90,15 +90,12 @@ def _drawn(page: Page, kind: str) -> Drawn:
     axes.axis("off")
     title = "inverted flame graph" if inverse else "flame graph"
     named = metric.replace("_", " ")
-    how = {SUMS: "all their time"}.get(selected.kind, "the time from " + _seconds(page))
+    how = f"the time from {page.start / 1e9:.6g} to {page.end / 1e9:.6g} s"
+    how = "all their time" if exact else how
     page.titles(f"{title} by {named}", f"{quantity(total, unit)} on {page.lines_text()}, {how}")
     return Drawn(
         str(page.output), page.view.kind, page.lines.tolist(), page.start, page.end, metric=metric
     )
-
-
-def _seconds(page: Page) -> str:
-    return f"{page.start / 1e9:.6g} to {page.end / 1e9:.6g} s"
 
 
 def boxes_of(tree: Tree, cost: F64, total: float, width: int, rows: int) -> list[Box]:

@@ -99,10 +99,6 @@ def calling_contexts(database: OpenDatabase) -> Arrays:
     }
 
 
-def _cct(database: OpenDatabase, _: QueryParameters) -> Arrays:
-    return calling_contexts(database)
-
-
 def _selection(database: OpenDatabase, parameters: QueryParameters) -> object:
     """The numbers of rows and of lines of a choice of lines, and whose partners these are."""
     choice = parameters.choice()
@@ -294,11 +290,6 @@ def _tree(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
     }
 
 
-def _entities(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """The entities that the nodes of a view's tree represent."""
-    return database.trees.summary(parameters.text("view"))
-
-
 def _colours(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
     """``colours`` u32[n] of what the tree's nodes are, or of a view's entities, with a person's
     patterns."""
@@ -452,7 +443,7 @@ JSON_ANSWERS: dict[str, JsonAnswer] = {
     "findings": _findings,
     "find": _find,
     "curves": _curves,
-    "entities": _entities,
+    "entities": lambda database, request: database.trees.summary(request.text("view")),
     "formula": _formula,
     "assembly": _assembly,
     "over": _over,
@@ -465,7 +456,7 @@ JSON_ANSWERS: dict[str, JsonAnswer] = {
     "critical-path": _critical_path,
 }
 BINARY_ANSWERS: dict[str, BinaryAnswer] = {
-    "cct": _cct,
+    "cct": lambda database, _: calling_contexts(database),
     "profile": _profile,
     "tree": _tree,
     "colours": _colours,

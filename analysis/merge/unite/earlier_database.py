@@ -8,7 +8,7 @@ to the new database is needed.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from hpcd.array_types import I64, U16, U32
 from hpcd.errors import FormatError
 from hpcd.masks import marked
 from hpcd.model.cct import CCT
+from hpcd.rows import take_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,7 @@ class _Columns:
             cells, bounds = self._held
             own = slice(int(bounds[at - first]), int(bounds[end - first]))
             row = self._row[first:end][cells.line[own]]
-            pieces.append(Cells(row, cells.node[own], cells.event[own],
-                                cells.records[own], cells.value[own]))  # fmt: skip
+            pieces.append(replace(take_rows(cells, own), line=row))
             at = end
         return join_cells(pieces)
 

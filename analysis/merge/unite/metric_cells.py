@@ -26,6 +26,7 @@ from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels
 from hpcd.masks import positions
 from hpcd.model.identity import SECONDS, Event
+from hpcd.rows import take_rows
 
 
 def metric_table(events: Sequence[Event]) -> list[tuple[str, str]]:
@@ -160,18 +161,12 @@ def _of_rows(cells: Cells, rows: I64) -> Cells:
     place = positions(1 + max(top, int(rows.max(initial=0))), rows)
     line = place[cells.line]
     mine = np.flatnonzero(line >= 0)
-    return Cells(
-        line[mine].astype(np.uint32), cells.node[mine], cells.event[mine], cells.records[mine],
-        cells.value[mine],
-    )  # fmt: skip
+    return replace(take_rows(cells, mine), line=line[mine].astype(np.uint32))
 
 
 def _of_lines(cells: Cells, chosen: slice) -> Cells:
     mine = np.flatnonzero((cells.line >= chosen.start) & (cells.line < chosen.stop))
-    return Cells(
-        cells.line[mine] - np.uint32(chosen.start), cells.node[mine], cells.event[mine],
-        cells.records[mine], cells.value[mine],
-    )  # fmt: skip
+    return replace(take_rows(cells, mine), line=cells.line[mine] - np.uint32(chosen.start))
 
 
 def _totals(place: U32, count: int, cells: Cells, scale: F64) -> F64:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 
 import numpy as np
 
@@ -234,7 +233,7 @@ def _count_paths(parts: Parts, counters: np.void) -> UnwindCounts:
         deferred=DeferredPathCounts(
             int(counters["copied"]),
             int(counters["not_copied"]),
-            **asdict(parts.deferred.counts),
+            **parts.deferred.counts,
         ),
     )
 

@@ -73,18 +73,6 @@ class _Deferred:
     """Device and inode of the file whose table it waits for."""
 
 
-@dataclass(slots=True)
-class DeferredCounts:
-    """Numbers of copied stacks by how they ended."""
-
-    walked: int = 0
-    """Those walked late."""
-    gave_up: int = 0
-    """Paths whose mappings or tables did not come."""
-    no_room: int = 0
-    """Those for which there was no room."""
-
-
 class DeferredPaths:
     """Owns the copied stacks that wait, and the nodes that stand in for their paths.
 
@@ -132,7 +120,8 @@ class DeferredPaths:
         self.stand_ins = StandIns()
         """The nodes of the paths that wait."""
         self._tables_came = False
-        self.counts = DeferredCounts()
+        self.counts: Counter[str] = Counter()
+        """Copied stacks by outcome, as :class:`~hpcd.measurement.summary.DeferredPathCounts`."""
 
     @property
     def waiting(self) -> int:
@@ -179,7 +168,7 @@ class DeferredPaths:
         time, tgid = _OF_PROCESS(copy) if copy else (0, 0)
         user = self._user_of(tgid) if self._user_of else 0
         if copy is None or len(copy) > self._room_for(user):
-            self.counts.no_room += 1
+            self.counts["no_room"] += 1
             return False
         self._bytes[user] += len(copy)
         deferred = _Deferred(index, tgid, time, user, event, copy, chain)
@@ -264,7 +253,7 @@ class DeferredPaths:
     ) -> bytes | None:
         """The stack event of a path that waits no longer."""
         if walker is None:
-            self.counts.gave_up += 1
+            self.counts["gave_up"] += 1
             return deferred.event
         last = last or now - deferred.time > _MAX_WAIT_NS
         if not last and (
@@ -279,7 +268,10 @@ class DeferredPaths:
         ending, depth, frames = _NO_PROCESS, 0, _NO_FRAMES
         if mapped:
             written = spaces.hold(mapped)
-            ending, depth, frames = walker.walk(self._copy_of(deferred), written, deferred.chain)
+            copy = deferred.copy
+            if deferred.packed:
+                copy = self._decompressor.decompress(copy)
+            ending, depth, frames = walker.walk(copy, written, deferred.chain)
         late = last or now - deferred.time > _MAPPING_WAIT_NS
         if mapped and ending == _NO_TABLE and not last:
             module = _file_at(mapped.regions, int(frames[-1]) & RAW_MASK)
@@ -293,12 +285,12 @@ class DeferredPaths:
             # The path leaves the copied part of the stack: the reason is why it was copied.
             ending = head.end_reason
         if ending == _NO_PROCESS:
-            self.counts.gave_up += 1
+            self.counts["gave_up"] += 1
             return deferred.event
         if ending in _EARLY:
-            self.counts.gave_up += 1
+            self.counts["gave_up"] += 1
         else:
-            self.counts.walked += 1
+            self.counts["walked"] += 1
         head.kind, head.user_frames, head.end_reason = EventKind.STACK, depth, ending
         kernel = deferred.event[head.BYTES : head.BYTES + 8 * head.kernel_frames]
         return head.pack() + kernel + frames.tobytes()
@@ -349,11 +341,6 @@ class DeferredPaths:
             self._bytes[deferred.user] -= len(deferred.copy)
             deferred.copy, deferred.packed = self._compressor.compress(deferred.copy), True
             self._bytes[deferred.user] += len(deferred.copy)
-
-    def _copy_of(self, deferred: _Deferred) -> bytes:
-        if not deferred.packed:
-            return deferred.copy
-        return self._decompressor.decompress(deferred.copy)
 
     def _finish(self, indices: list[int], events: list[bytes]) -> None:
         if indices:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hpcd.array_types import I64, U16, U32, U64, Mask
 from hpcd.measurement.record_columns import Columns, empty_columns, in_order, join_columns
+from hpcd.rows import take_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,7 @@ class RecordBatch:
 
     def select(self, which: Mask | I64) -> RecordBatch:
         """Return the records at these positions, or where this mask is true."""
-        return RecordBatch(
-            self.line[which],
-            self.time[which],
-            self.node[which],
-            self.event[which],
-            self.value[which],
-        )
+        return take_rows(self, which)
 
     def in_order(self) -> RecordBatch:
         """Return the records by line and time, those alike in their order here."""
