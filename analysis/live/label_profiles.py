@@ -223,7 +223,7 @@ class ProfileFollower:
         reached = cct.reached(nodes)
         reached[0] = False
         modules, symbols = self.measurement.modules, self.measurement.symbols
-        self._frames.look_up(np.unique(cct.frame[reached]), modules, symbols)
+        self._frames.add(np.unique(cct.frame[reached]), modules, symbols)
         parent, frame = cct.parent, cct.frame
         if any(module.kind is ModuleKind.PYTHON for module in modules.values()):
             reached[0] = True

@@ -329,7 +329,7 @@ class _PathNames:
             self._path_of_node = numbers
         fresh = np.flatnonzero(cct.reached(nodes[numbers[nodes] < 0]) & (numbers < 0))
         modules, symbols = self._measurement.modules, self._measurement.symbols
-        self._frames.look_up(np.unique(cct.frame[fresh]), modules, symbols)
+        self._frames.add(np.unique(cct.frame[fresh]), modules, symbols)
         # Parents come first, so theirs is always numbered.
         for node, parent, frame in zip(
             fresh.tolist(), cct.parent[fresh].tolist(), cct.frame[fresh].tolist(), strict=True

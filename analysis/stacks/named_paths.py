@@ -41,7 +41,7 @@ class PathNames:
         # Code made at run time may get its name later.
         for value in [value for value, frame in known.items() if frame.name[:1] == "["]:
             del known[value]
-        self._frames.look_up(np.unique(np.concatenate(snapshot.paths)), modules, snapshot.symbols)
+        self._frames.add(np.unique(np.concatenate(snapshot.paths)), modules, snapshot.symbols)
         paths = [tuple(known[value] for value in path.tolist()) for path in snapshot.paths]
         return paths if self._native else _folded(paths)
 

@@ -63,17 +63,17 @@ _UNKNOWN = Module(0, ModuleKind.JIT, "unknown module")
 
 
 class FrameLookup:
-    """Names of frames: ``frame_of`` has the frames looked up so far."""
+    """Names of frames: ``frame_of`` has those named so far."""
 
     def __init__(self, make_namer: MakeNamer = Namer) -> None:
         self.frame_of: dict[int, Frame] = {}
         self._make = make_namer
         self._namers: dict[int, tuple[int, ModuleNamer]] = {}
 
-    def look_up(
+    def add(
         self, values: U64, modules: Mapping[int, Module], symbols: Mapping[int, list[SymbolRow]]
     ) -> None:
-        """Look up each of ``values`` ``uint64[n]``, distinct frames in ``modules``, of which some
+        """Name each of ``values`` ``uint64[n]``, distinct frames in ``modules``, of which some
         have recorded ``symbols``."""
         values = values[[value not in self.frame_of for value in values.tolist()]]
         inside, module = frames.is_module(values), frames.module_of(values)

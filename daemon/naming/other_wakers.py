@@ -30,18 +30,18 @@ _INTERRUPTS = Path("/sys/kernel/irq")
 class OtherWakers:
     """Makes objects of wakers that are no recorded threads, each once.
 
-    ``look_up`` returns what the programs announced of a process. A recording for ``user``
+    ``announced`` returns what the programs announced of a process. A recording for ``user``
     (None: for root) names that user's processes and the kernel's threads; all other processes are
     one object, without a name.
     """
 
     def __init__(
         self,
-        look_up: Callable[[bytes], bytes | None],
+        announced: Callable[[bytes], bytes | None],
         add_object: Callable[[CalledObject], None],
         user: int | None,
     ) -> None:
-        self._look_up, self._add_object, self._user = look_up, add_object, user
+        self._announced, self._add_object, self._user = announced, add_object, user
         self._known: dict[tuple[int, int], int] = {}
         self._numbers: dict[tuple[str, str, int], int] = {}
 
@@ -76,7 +76,7 @@ class OtherWakers:
             return OtherWaker.SOFTIRQ, _SOFTIRQS[waker] if known else f"softirq {waker}", 0
         if kind == Waker.INTERRUPT:
             return OtherWaker.INTERRUPT, _interrupt_name(waker), 0
-        entry = self._look_up(struct.pack("<I", waker))
+        entry = self._announced(struct.pack("<I", waker))
         if entry is None:
             return None
         outsider = Outsider.unpack(entry)

@@ -40,7 +40,7 @@ class TableSource(Protocol):
     def knows(self, fd: int) -> bool:
         """Whether looking the file up takes a millisecond, and its table is likely there."""
 
-    def look_up(self, fd: int, label: str) -> PackedTable | None:
+    def kept(self, fd: int, label: str) -> PackedTable | None:
         """Return the table, or None when it has to be made."""
 
     def is_large(self, fd: int) -> bool:
@@ -254,7 +254,7 @@ class DecodeQueue:
                 return tables.make(fd, label), stage
             if stage is _Stage.LARGE:
                 return tables.make_large(fd, label), stage
-            table = tables.look_up(fd, label)
+            table = tables.kept(fd, label)
             return table, stage if table else _Stage.LARGE if tables.is_large(fd) else _Stage.MAKE
 
     def _spend(self, account: _User, lane: int, stage: _Stage, began: float) -> None:

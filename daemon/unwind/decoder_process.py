@@ -72,9 +72,9 @@ class Decoder:
 
         Raises :class:`DecodeError`.
         """
-        return self.look_up(fd, label) or self.make(fd, label)
+        return self.kept(fd, label) or self.make(fd, label)
 
-    def look_up(self, fd: int, label: str) -> PackedTable | None:
+    def kept(self, fd: int, label: str) -> PackedTable | None:
         """Return the table of the ELF file open at ``fd`` if it is cached; None: it has to be made.
 
         Raises :class:`DecodeError`, also when it is known that none can be made.
@@ -123,7 +123,7 @@ class Decoder:
         return table
 
     def knows(self, fd: int) -> bool:
-        """Whether :meth:`look_up` of the file takes no decoder, and so a millisecond."""
+        """Whether :meth:`kept` of the file takes no decoder, and so a millisecond."""
         return bool(self.cache.load_build_id(file_version(fd)))
 
     def _build_id(self, fd: int, label: str, worker: WorkerProcess | None = None) -> str:

@@ -410,7 +410,7 @@ static __always_inline u32 plain_kind(const struct rule *rule)
 
 /* Fills in what is to be known of an address, its frame in any case; returns how the path ends if it can lead
  * no further. */
-static __always_inline u32 look_up(struct walk *w, struct known_rule *known, u64 address)
+static __always_inline u32 look_up_rule(struct walk *w, struct known_rule *known, u64 address)
 {
 	known->address = 0;
 	known->frame = FRAME_RAW | (address & FRAME_RAW_MASK);
@@ -530,7 +530,7 @@ static __always_inline u32 enter_frame(struct walk *w, struct known_rule *known,
 	if (n >= MAX_FRAMES)
 		return stop(w, END_DEPTH_LIMIT);
 	if (known->address != address || known->space != w->space_number)
-		ending = look_up(w, known, address);
+		ending = look_up_rule(w, known, address);
 	u64 frame = known->frame;
 	/* A handler's return address is no call's but the restorer's first instruction. */
 	if (!ending && known->rule.cfa_kind == CFA_SIGNAL)

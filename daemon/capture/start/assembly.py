@@ -155,10 +155,10 @@ class Assembly:
         waits = None
         if thread_times:
             owner = self._options.owner
-            look_up, user = sampler.programs.maps.outsiders.lookup, owner[0] if owner else None
+            announced, user = sampler.programs.maps.outsiders.lookup, owner[0] if owner else None
             waits = WaitRecorder(
                 stacks.caches, threads.numbered, deferred.stand_ins, writer,
-                OtherWakers(look_up, writer.add_object, user),
+                OtherWakers(announced, writer.add_object, user),
             )  # fmt: skip
         collector = Collector(
             sampler, threads, stacks, jit, writer, self._periods(), deferred, thread_times, waits,

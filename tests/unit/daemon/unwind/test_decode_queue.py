@@ -33,7 +33,7 @@ class Bench:
     def knows(self, _fd: int) -> bool:
         return True
 
-    def look_up(self, _fd: int, label: str) -> PackedTable | None:
+    def kept(self, _fd: int, label: str) -> PackedTable | None:
         if label.startswith("cached"):
             self._take(label)
         if label.startswith("hashed"):

@@ -160,7 +160,7 @@ def test_a_file_that_was_changed_is_read_again(decoder: Decoder, tmp_path: Path)
     assert ask(decoder, path).build_id == 20 * "00"
 
 
-@pytest.mark.parametrize("method", ["look_up", "make"])
+@pytest.mark.parametrize("method", ["kept", "make"])
 def test_a_file_that_is_written_to_while_it_is_read_is_read_again(
     method: str, decoder: Decoder, tmp_path: Path, table: PackedTable,
     monkeypatch: pytest.MonkeyPatch,
@@ -302,7 +302,7 @@ def test_large_files_have_a_worker_of_their_own(
     ended: list[Any] = []
     monkeypatch.setattr(decoder._large, "close", lambda: ended.append(decoder._large.process))
     with SMALL.open("rb") as file:
-        assert decoder.look_up(file.fileno(), "true") is None
+        assert decoder.kept(file.fileno(), "true") is None
         assert not decoder.is_large(file.fileno())
         table = decoder.make_large(file.fileno(), "true")
         assert same(decoder.table(file.fileno(), "true"), table)
