@@ -19,6 +19,12 @@ class HpcdError(Exception):
 
     exit_code = 1
 
+    def __init__(self, message: object = "", code: int = 0) -> None:
+        """A ``code`` above 0 is the exit code in place of the class's."""
+        super().__init__(message)
+        if code > 0:
+            self.exit_code = code
+
 
 class UsageError(HpcdError):
     """The command line makes no sense: an unknown option, a value out of range."""

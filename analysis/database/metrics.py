@@ -187,10 +187,10 @@ class Metrics:
         by_trace_line[self._line] = total
         return by_trace_line
 
-    def of_lines(self, metric: str | int, lines: I64, event: int | None = None) -> F64:
-        """``float64[nodes]``: cost at each node itself, over ``lines`` alone, and of one ``event``
-        alone where it is given. O(cells of the chunks these are in)."""
-        if len(lines) == self._lines and event is None:
+    def of_lines(self, metric: str | int, lines: I64) -> F64:
+        """``float64[nodes]``: cost at each node itself, over ``lines`` alone. O(cells of the chunks
+        these are in)."""
+        if len(lines) == self._lines:
             return self.exclusive(metric)
         number = self.number(metric)
         total = np.zeros(len(self._cct))
@@ -198,11 +198,9 @@ class Metrics:
         wanted = np.flatnonzero(np.add.reduceat(
             np.append(selected, False), self._store.line_start[:-1]
         )) if len(lines) else np.zeros(0, np.int64)  # fmt: skip
-        for chunk, counted, frame, contexts in self._contexts(number, wanted.tolist()):
-            if event is not None and counted != event:
-                continue
+        for chunk, event, frame, contexts in self._contexts(number, wanted.tolist()):
             sums = self._store.sums(frame, chunk, contexts)
-            amount, scale = self._amount(sums, number, counted)
+            amount, scale = self._amount(sums, number, event)
             own = amount * selected[self._span(chunk)][sums.line]
             total[contexts.node] += np.add.reduceat(own, contexts.start[:-1]) * scale
         return total

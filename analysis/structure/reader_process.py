@@ -21,8 +21,8 @@ _PROGRAM = "from hpcd.analysis.structure.reader_worker import main; main()"
 class ReaderProcess:
     """A worker process, started by the first request. Use from one thread at a time, and close."""
 
-    def __init__(self, timeout: float = _TIMEOUT_SECONDS) -> None:
-        self._worker = WorkerProcess("reader", ["-c", _PROGRAM], timeout)
+    def __init__(self) -> None:
+        self._worker = WorkerProcess("reader", ["-c", _PROGRAM], _TIMEOUT_SECONDS)
 
     def __enter__(self) -> ReaderProcess:
         return self

@@ -228,6 +228,4 @@ def _as_user(owner: User, command: Sequence[str], output: TextIO | int) -> None:
     code = process.wait()
     # Damaged parts (7) are reported, and what could be read is there.
     if code not in (0, 7):
-        error = HpcdError(f"{' '.join(command[3:5])} ended with exit code {code}")
-        error.exit_code = code
-        raise error
+        raise HpcdError(f"{' '.join(command[3:5])} ended with exit code {code}", code)

@@ -172,7 +172,7 @@ class Recorder:
             return None
         error = (first + self._process.stderr.read()).strip().removeprefix("hpcd: ")
         code = self._process.wait()
-        raise _with_code(error or "the recorder ended", code)
+        raise TargetError(error or "the recorder ended", code if code > 0 else HpcdError.exit_code)
 
 
 def wait_window(live: Live, stop: threading.Event, seconds: float) -> None:
@@ -237,13 +237,6 @@ def _ended_with(parent: int) -> Callable[[], None]:
             os._exit(1)
 
     return prepare
-
-
-def _with_code(message: str, code: int) -> HpcdError:
-    """The error that another hpcd process exited with."""
-    error = TargetError(message)
-    error.exit_code = code if code > 0 else HpcdError.exit_code
-    return error
 
 
 def show(args: argparse.Namespace, live: Live, stop: threading.Event, once: bool) -> None:

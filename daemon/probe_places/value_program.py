@@ -89,9 +89,9 @@ class ValueProgram:
         return b"".join([head.pack(), *steps]).ljust(wire.VALUE_PROGRAM_BYTES, b"\0")
 
 
-def argument(position: int, kind: ValueType, machine: str = "") -> ValueProgram:
+def argument(position: int, kind: ValueType) -> ValueProgram:
     """The argument at ``position``, from 0, among integers and pointers only."""
-    machine = machine or platform.machine()
+    machine = platform.machine()
     registers = _ARGUMENTS[machine]
     if position >= MOST_ARGUMENTS:
         raise UsageError(f"a function of more than {MOST_ARGUMENTS} arguments")
@@ -103,8 +103,8 @@ def argument(position: int, kind: ValueType, machine: str = "") -> ValueProgram:
     return ValueProgram(register_index(stack, machine)).then(Step(offset, kind, load=True))
 
 
-def result(kind: ValueType, machine: str = "") -> ValueProgram:
+def result(kind: ValueType) -> ValueProgram:
     """Program of the value that the function returns."""
-    machine = machine or platform.machine()
+    machine = platform.machine()
     program = ValueProgram(register_index(_RESULTS[machine], machine), at_return=True)
     return program if kind.size == 8 else program.then(Step(0, kind))

@@ -144,9 +144,7 @@ class Control:
             recording.process.kill()
             raise HpcdError("the recorder does not start")
         if recording.state == "failed":
-            error = HpcdError(recording.error)
-            error.exit_code = recording.code or 1
-            raise error
+            raise HpcdError(recording.error, recording.code or 0)
         return recording
 
     def _options(self, request: dict[str, object], permission: Permission) -> Options:

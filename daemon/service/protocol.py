@@ -161,10 +161,6 @@ def _exactly(connection: socket.socket, size: int, deadline: float | None) -> by
 class ServiceError(HpcdError):
     """The service refused; ``exit_code`` is the one it names."""
 
-    def __init__(self, message: str, code: int = 1) -> None:
-        super().__init__(message)
-        self.exit_code = code
-
 
 class NoServiceError(HpcdError):
     """No service listens."""

@@ -45,8 +45,8 @@ class KnownCommands:
     """Commands that were recorded before: the tables of all files that they are known to run were
     kept then."""
 
-    def __init__(self, directory: Path | None = None) -> None:
-        self._store = table_store(directory)
+    def __init__(self) -> None:
+        self._store = table_store()
 
     def knows(self, command: Sequence[str]) -> bool:
         """Whether the files that ``command`` runs are unchanged and their tables still cached;

@@ -82,11 +82,10 @@ def finish_file(file: BinaryIO, kind: str, sections: list[Section]) -> None:
         file.write(SECTION.pack(*section))
 
 
-def align(file: BinaryIO, to: int = 8) -> int:
-    """Fill the file up to a multiple of ``to`` bytes; returns the position."""
-    at = file.tell()
-    file.write(bytes(-at % to))
-    return at + -at % to
+def align(file: BinaryIO) -> int:
+    """Fill the file up to a multiple of 8 bytes; returns the position."""
+    file.write(bytes(-file.tell() % 8))
+    return file.tell()
 
 
 def c_string(text: str) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcd.analysis.answers.json_form import json_form
+from hpcd.analysis.answers.json_form import json_form, rows
 from hpcd.analysis.arrays.named_arrays import Arrays
 from hpcd.analysis.database.seen_processes import seen_part
 from hpcd.analysis.findings.findings import findings, scene
@@ -63,10 +63,7 @@ def describe(database: OpenDatabase) -> dict[str, object]:
         "losses": db.losses,
         "seen": seen_part(db).sentence(),
         "measurements": [measurement.name for measurement in db.measurements],
-        "metrics": [
-            {"name": name, "unit": unit}
-            for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)
-        ],
+        "metrics": rows({"name": db.metrics.names, "unit": db.metrics.units}),
         "procedures": picture.names,
         "short": picture.short_names,
         "kinds": picture.entities.kind.tolist(),

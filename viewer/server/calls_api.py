@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hpcd.analysis import Database
 from hpcd.analysis.answers.call_groups import call_groups, memory_json
-from hpcd.analysis.answers.json_form import json_form
+from hpcd.analysis.answers.json_form import json_form, rows
 from hpcd.analysis.answers.messages_in_view import LazyTraffic, Traffic
 from hpcd.analysis.calls.memory import ProcessMemory, measure_memory, memory_by_time
 from hpcd.analysis.calls.totals import GROUPINGS, total_calls
@@ -292,11 +292,8 @@ def _message_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dic
     columns = (*traffic.message_lines, *traffic.message_times, traffic.message_size,
                traffic.message_tag)  # fmt: skip
     names = ("from", "to", "sent", "received", "bytes", "tag")
-    rows = zip(*(column[at].tolist() for column in columns), strict=True)
-    return {
-        "messages": count,
-        "message": [dict(zip(names, row, strict=True)) for row in rows],
-    }
+    chosen = {name: column[at] for name, column in zip(names, columns, strict=True)}
+    return {"messages": count, "message": rows(chosen)}
 
 
 def _entry_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[str, object]:
@@ -311,29 +308,22 @@ def _entry_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[
     at = at[nth % max(1, -(-count // _MOST_OPERATIONS), -(-len(at) // _MOST_ENTRIES)) == 0]
     operations = traffic.exchange.recorded
     names = [function.name for function in operations.calls.functions]
-    rows = zip(
-        collectives.instance[at].tolist(), traffic.entry_line[at].tolist(),
-        traffic.entry_times[0][at].tolist(), traffic.entry_times[1][at].tolist(),
-        operations.function[collectives.operation[at]].tolist(), strict=True,
-    )  # fmt: skip
-    return {
-        "collectives": count,
-        "collective": [
-            {"operation": operation, "line": line, "begin": begin, "end": end,
-             "function": names[function]}
-            for operation, line, begin, end, function in rows
-        ],
+    functions = operations.function[collectives.operation[at]].tolist()
+    entries = {
+        "operation": collectives.instance[at], "line": traffic.entry_line[at],
+        "begin": traffic.entry_times[0][at], "end": traffic.entry_times[1][at],
+        "function": [names[function] for function in functions],
     }  # fmt: skip
+    return {"collectives": count, "collective": rows(entries)}
 
 
-def _wait_marks(traffic: Traffic, lines: I64, t0: int, t1: int) -> list[dict[str, int]]:
+def _wait_marks(traffic: Traffic, lines: I64, t0: int, t1: int) -> list[dict[str, object]]:
     """The longest waits for other ranks, and the rank that each was for."""
     at = traffic.waits_on(lines, t0, t1)
     operations, waits = traffic.exchange.recorded, traffic.exchange.waits
     at = at[np.argsort(-waits.severity[at], kind="stable")[:_MOST_MARKS]]
     waiting = waits.operation[at]
-    rows = zip(
-        operations.line[waiting].tolist(), operations.begin[waiting].tolist(),
-        operations.end[waiting].tolist(), operations.rank[waits.delayer[at]].tolist(), strict=True,
-    )  # fmt: skip
-    return [dict(zip(("line", "begin", "end", "rank"), row, strict=True)) for row in rows]
+    return rows({
+        "line": operations.line[waiting], "begin": operations.begin[waiting],
+        "end": operations.end[waiting], "rank": operations.rank[waits.delayer[at]],
+    })  # fmt: skip
