@@ -151,6 +151,7 @@
  * @property {number[]} kind 0 frames, 1 what those that stand there do, 2 a thread, 3 how many more
  * @property {string[][]} names of frames with no branch between them; of others one text
  * @property {string[][]} short the same as people read them
+ * @property {boolean[]} exact whether the text is true of each thread word by word
  * @property {number[]} threads_of how many stand there or below
  * @property {string[]} processes
  * @property {string[]} since in words
