@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.answers.json_form import json_form
+from hpcd.analysis.answers.json_form import json_form, rows
 from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.comparison import Comparison, CostChange
 from hpcd.analysis.parallel.run_times import run_time_sentence, run_times
@@ -104,14 +104,13 @@ def comparison_json(comparison: Comparison, kind: str, depth: int | None) -> Ite
         "run_times_s": [seconds or None for seconds in run_times(comparison)[0].tolist()],
         "sides": compared_sides(comparison),
         "steps": [step._asdict() for step in comparison.steps()],
-        "regions": [
+        "regions": rows(
             {
-                "path": path_labels(comparison.matching, node),
-                "cost": cost[:, number],
-                "change": _names(region_changes[:, number]),
+                "path": [path_labels(comparison.matching, node) for node in nodes.tolist()],
+                "cost": cost.T,
+                "change": map(_names, region_changes.T),
             }
-            for number, node in enumerate(nodes.tolist())
-        ],
+        ),
         "frequency": call_points(comparison)[0],
         "view": kind,
     }

@@ -14,10 +14,10 @@ import numpy as np
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.analysis.messages.communicator_creation import rebuild_communicators
 from hpcd.analysis.messages.communicators import UNKNOWN
-from hpcd.analysis.messages.grouping import firsts_of, groups_of
 from hpcd.analysis.messages.matching import endpoints
 from hpcd.analysis.messages.operations import operations
 from hpcd.analysis.messages.requests import pair
+from hpcd.analysis.messages.traffic import matrix_of
 from hpcd.array_types import I64, Mask
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import Measurement
@@ -155,9 +155,6 @@ class SentMessages:
         communicators = rebuild_communicators(recorded, np.arange(max(ranks, int(rank.max()) + 1)))
         sends, _ = endpoints(recorded, pair(recorded), communicators)
         peer = sends.peer if ranks else np.full(len(sends), UNKNOWN)
-        group, count = groups_of(sends.rank, peer)
-        first = firsts_of(group, count)
-        messages = np.bincount(group, sends.weight, count)
-        volume = np.bincount(group, sends.weight * np.maximum(sends.size, 0), count)
-        columns = sends.rank[first], peer[first], messages, volume
+        pairs = matrix_of(sends.rank, peer, sends.size, sends.weight)
+        columns = pairs.source, pairs.target, pairs.messages, pairs.bytes
         return list(zip(*(column.tolist() for column in columns), strict=True))

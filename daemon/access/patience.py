@@ -149,16 +149,6 @@ OWN = Patience()
 """For what this whole process asks: from its main thread."""
 
 
-def ask(pid: int, question: Callable[[], T]) -> T:
-    """:meth:`Patience.ask` of :data:`OWN`."""
-    return OWN.ask(pid, question)
-
-
-def withheld() -> list[int]:
-    """Processes that have not answered yet."""
-    return OWN.withheld
-
-
 def real_user(pid: int) -> int:
     """The real user of ``pid``, -1 when it is gone. Who owns its files in /proc is another matter:
     a process can have them be root's."""

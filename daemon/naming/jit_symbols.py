@@ -106,7 +106,7 @@ class JitFiles:
         while len(self._held) > _MAX_HELD:
             self._held.pop(next(iter(self._held))).close()
         with contextlib.suppress(WithheldError):
-            held.renew(patience.ask(pid, held.dumps))
+            held.renew(patience.OWN.ask(pid, held.dumps))
         return held
 
     def close(self) -> None:

@@ -176,7 +176,10 @@ class Modules:
             self.accounts.refused
             | {entry.module.path: entry.failure for entry in failed}
             | self._queue.postponed()
-            | {f"process {pid}": "does not let what it maps be read" for pid in patience.withheld()}
+            | {
+                f"process {pid}": "does not let what it maps be read"
+                for pid in patience.OWN.withheld
+            }
             | target_reader.OWN.given_up
         )
 

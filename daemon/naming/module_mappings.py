@@ -101,9 +101,9 @@ class ModuleMappings:
         key = process, region.start
         if key in self._memory:
             return None
-        files = patience.ask(pid, lambda: list(file_regions(pid)))
+        files = patience.OWN.ask(pid, lambda: list(file_regions(pid)))
         for other in beside(region, files):
-            mapped = patience.ask(pid, partial(mapped_file, pid, other, self._knows))
+            mapped = patience.OWN.ask(pid, partial(mapped_file, pid, other, self._knows))
             entry = self.find(pid, process, mapped)
             if entry is None or entry.failure:
                 continue
@@ -142,7 +142,7 @@ class ModuleMappings:
         now = time.monotonic()
         space = _mount_namespace(pid)
         is_recent = partial(self._paths.is_recent, space, now)
-        files = patience.ask(pid, partial(mapped_files, pid, self._knows, is_recent))
+        files = patience.OWN.ask(pid, partial(mapped_files, pid, self._knows, is_recent))
         regions = []
         for mapped in files:
             region = mapped.region
@@ -214,7 +214,7 @@ class ModuleMappings:
     ) -> None:  # fmt: skip
         """Look up the modules that ``pid`` had mapped at ``regions``, by their paths."""
         try:
-            files = patience.ask(pid, partial(files_by_path, pid, regions, self._knows))
+            files = patience.OWN.ask(pid, partial(files_by_path, pid, regions, self._knows))
         except WithheldError:
             files = [MappedFile(region) for region in regions]
         for mapped in files:

@@ -332,9 +332,5 @@ def text(value: str) -> str:
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value)
 
 
-def dumps(value: object) -> str:
-    """JSON of plain data, the same for equal data."""
-    return _encode(value)
-
-
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+dumps = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+"""JSON of plain data, the same for equal data."""
