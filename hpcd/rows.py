@@ -15,7 +15,7 @@ _Table = TypeVar("_Table", bound="DataclassInstance")
 
 
 def take_rows(table: _Table, rows: Any) -> _Table:
-    """Return the ``rows`` of ``table``, by indices, a mask or a slice; what is no array stays."""
+    """Return the ``rows`` of ``table``, by indices, a mask or a slice; only arrays have rows."""
     columns = {field.name: getattr(table, field.name) for field in fields(table)}
     arrays = {name: one for name, one in columns.items() if isinstance(one, np.ndarray)}
     return replace(table, **{name: column[rows] for name, column in arrays.items()})

@@ -178,8 +178,8 @@ class MarkedPhases:
         copies = take_rows(own, which)
         line = order[at]
         away = line != copies.line
-        others = replace(copies, line=line, weight=np.zeros_like(copies.weight))
-        return join_rows([own, take_rows(others, away)])
+        moved = replace(copies, line=line, weight=np.zeros_like(copies.weight))
+        return join_rows([own, take_rows(moved, away)])
 
     def _last(self, line: I64) -> I64:
         """Return ``int64[n]``: the end of phases that nothing ends, behind the last record of their

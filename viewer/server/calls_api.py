@@ -292,8 +292,8 @@ def _message_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dic
     columns = (*traffic.message_lines, *traffic.message_times, traffic.message_size,
                traffic.message_tag)  # fmt: skip
     names = ("from", "to", "sent", "received", "bytes", "tag")
-    chosen = {name: column[at] for name, column in zip(names, columns, strict=True)}
-    return {"messages": count, "message": rows(chosen)}
+    marks = {name: column[at] for name, column in zip(names, columns, strict=True)}
+    return {"messages": count, "message": rows(marks)}
 
 
 def _entry_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[str, object]:

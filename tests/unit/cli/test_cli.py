@@ -319,3 +319,8 @@ def test_what_another_user_keeps_is_denied_in_a_line(tmp_path: Path) -> None:
         words = [verb, path, "-o", "/tmp/none"] if verb == "merge" else [verb, path]
         done = subprocess.run([*user, *HPCD, *words], capture_output=True, text=True)
         assert done.returncode == 8 and "permission denied" in (done.stdout + done.stderr).lower()
+
+
+def test_an_error_ends_with_the_code_that_it_is_given_above_that_of_its_class() -> None:
+    given = [errors.HpcdError("x", 9), errors.TargetError("x"), errors.HpcdError("x", -9)]
+    assert [error.exit_code for error in given] == [9, errors.TargetError.exit_code, 1]

@@ -322,3 +322,14 @@ def test_a_very_deep_stack_is_a_tree_too() -> None:
     lines = list(tree_lines(stack_table(reading, threads)))
     assert len(lines) == 1 + 3000 + 2 * 2
     assert [line.split()[-1] for line in lines[-4::2]] == ["read", "write"]
+
+
+def test_kernel_frames_end_as_in_all_tables_and_findings_name_their_rows() -> None:
+    threads = [thread(1, wait=mutex(2)), thread(2, wait=mutex(1))]
+    paths = [path("main", "lock", kernel=("futex_wait",))]
+    reading = Reading(snapshot(threads), paths, [], waiting_chains({t.tid: t for t in threads}))
+    table = stack_table(reading, kernel=True, most=9, line_of=lambda t: 10 * t.tid)
+    assert table.names[0] == ["main", "lock", "futex_wait [k]"]
+    rows = [finding["row"] for finding in table.findings]
+    assert [table.line[int(row)] for row in rows] == [10, 10, 20]
+    assert stack_table(reading).names[0] == ["main", "lock"]
