@@ -29,6 +29,8 @@ from hpcd.array_types import F64, I64, U32, Mask
 # A thread that runs for less of what its process's busiest one does serves it: it waits for work.
 # Not so one that wants a CPU for this part of its life, such as one of thousands that live briefly.
 _SERVES, _WANTS = 0.05, 0.5
+# Who waits for this part of the recording until others read could have done other work meanwhile.
+_HELD_UP = 0.2
 
 
 class TimeUse:
@@ -144,6 +146,7 @@ class TimeUse:
                 use[self._alone[line] & (use == Use.LOCKS)] = Use.WORK
                 counts = self._ranked if metric == "runnable_time" else self._counts
                 self._add(line, node, use, cost, counts[line])
+        held_up = self._held_up()
         by_pipes, in_pipes = np.zeros_like(self.by_thread), np.zeros_like(self._seconds)
         for event, line, node, cost in self._cells("blocked_time"):
             use = contexts.of_wait[node]
@@ -152,7 +155,7 @@ class TimeUse:
             )
             no_loss = self._idle[line] & ((use == Use.SLEEP) | (use == Use.OTHERS))
             no_loss |= self._paces[line] & (use == Use.SLEEP)
-            use[no_loss & ~contexts.full[node]] = Use.EVENTS
+            use[np.where(contexts.full[node], ~held_up[line], no_loss)] = Use.EVENTS
             if event not in short and self.roots.known:
                 parts = self.roots.divide(line, node, use, cost)
                 for reason, part in parts.items():
@@ -167,6 +170,14 @@ class TimeUse:
             for sums, part in ((self.by_thread.T, by_pipes.T), (self._seconds, in_pipes)):
                 sums[Use.OTHERS] += part[Use.OTHERS]
                 sums[Use.EVENTS] -= part[Use.OTHERS]
+
+    def _held_up(self) -> Mask:
+        """``bool[lines]``: which wait for readers, as of a full pipe, for much of the recording. In
+        a pipeline all but the slowest program wait for some of it, which takes no longer so."""
+        seconds = np.zeros(len(self._db.lines))
+        for _, line, node, cost in self._cells("blocked_time"):
+            np.add.at(seconds, line, cost * self.contexts.full[node])
+        return seconds >= _HELD_UP * self._db.duration_ns / 1e9
 
     def _cells(self, metric: str) -> Iterator[tuple[int, U32, U32, F64]]:
         if metric in self._db.metrics.names:

@@ -10,6 +10,7 @@ from matplotlib.collections import PolyCollection
 
 from hpcd.analysis.profile.views import View as Tree
 from hpcd.analysis.profile.views import by_caller, view_over
+from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import F64
 from hpcd.errors import UsageError
 from hpcd.viewer.contexts import Trees
@@ -76,7 +77,7 @@ def _drawn(page: Page, kind: str) -> Drawn:
     polygons: Any = np.stack([np.stack(corner, 1) for corner in corners], 1)
     entity = tree.procedure[[box.node for box in boxes]]
     axes.add_collection(PolyCollection(polygons, facecolors=rgb[entity] / 255, linewidths=0))
-    labels = trees.labels(kind)
+    labels = short_names(trees.labels(kind))
     for box, number in zip(boxes, entity.tolist(), strict=True):
         room = int((box.width - 8) / _LETTER)
         if room > 2:

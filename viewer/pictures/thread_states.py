@@ -82,12 +82,18 @@ class ThreadStates:
         return shares(entities_shown(self.shown, nodes))
 
     def named(self, ranked: Sequence[tuple[int, float]]) -> list[tuple[str, float]]:
-        """``ranked`` entities by their names."""
+        """Return ``ranked`` entities by their whole names."""
         return [(self.picture.names[number], share) for number, share in ranked]
 
-    def chips(self, ranked: Sequence[tuple[int, float]]) -> dict[str, RGB]:
-        """The colour of each name."""
-        return {self.picture.names[number]: self.colours[number] for number, _ in ranked}
+    def legend(
+        self, ranked: Sequence[tuple[int, float]]
+    ) -> tuple[list[tuple[str, float]], dict[str, RGB]]:
+        """Return ``ranked`` entities by their short names, and the colour of each name."""
+        names = self.picture.short_names
+        return (
+            [(names[number], share) for number, share in ranked],
+            {names[number]: self.colours[number] for number, _ in ranked},
+        )
 
     def notes(self, state: U8) -> list[str]:
         """Return how the states among ``state`` look, in words."""

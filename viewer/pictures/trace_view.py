@@ -48,7 +48,7 @@ def trace(page: Page) -> Drawn:
     bands, more = draw_bands(page, axes, of_row)
     page.over_time(axes)
     ranked = states.shares(nodes)
-    page.legend(states.named(ranked), states.chips(ranked), [*notes, *more], {**path, **bands})
+    page.legend(*states.legend(ranked), [*notes, *more], {**path, **bands})
     what = f"{page.lines_text(len(selected))}, {len(db.trace):,} samples"
     page.titles(states.title, what, _NEAREST)
     return Drawn(
@@ -87,7 +87,7 @@ def overview(page: Page) -> Drawn:
     axes.set_yticks([])
     page.over_time(axes)
     ranked = states.shares(nodes)
-    page.legend(states.named(ranked), states.chips(ranked), notes)
+    page.legend(*states.legend(ranked), notes)
     page.titles("the whole recording", f"outlined: {page.lines_text()}", _NEAREST)
     return Drawn(
         str(page.output), "map", selected.tolist(), start, end, view.depth,
@@ -122,7 +122,7 @@ def depth(page: Page) -> Drawn:
     page.over_time(axes)
     ranked = shares(entity)
     notes = ["pale: not running"] if bool((state[shown] != RUNNING).any()) else []
-    page.legend(states.named(ranked), states.chips(ranked), notes)
+    page.legend(*states.legend(ranked), notes)
     what = f"trace line {db.lines[line].label}"
     page.titles("depth view", what, _NEAREST)
     return Drawn(
@@ -161,7 +161,7 @@ def summary(page: Page) -> Drawn:
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylabel("of the lines")
     page.over_time(axes)
-    page.legend(states.named(ranked), states.chips(ranked), states.notes(state[shown]))
+    page.legend(*states.legend(ranked), states.notes(state[shown]))
     page.titles(f"summary, {states.title}", page.lines_text(), _NEAREST)
     return Drawn(
         str(page.output), "summary", selected, page.start, page.end, view.depth,

@@ -373,3 +373,14 @@ def test_how_threads_are_started_tells_nothing(tmp_path: Path) -> None:
         depths: Any = choice["depths"]
         assert [round(depth["variety"]) for depth in depths] == [0, 1]
         assert choice["best"] == 2
+
+
+@pytest.mark.parametrize("view", ["trace", "depth", "flame"])
+def test_pictures_have_short_names_and_their_results_whole_ones(tmp_path: Path, view: str) -> None:
+    name = "market::Ledger::book(market::Order const&)"
+    path = make(tmp_path / "db", {0: [(f"main/{name}", "cpu", 0.5)]})
+    with hpcd.analysis.open(path) as db:
+        drawn = draw(db, tmp_path / "v.svg", PictureView(view, 900, 400, line=0))
+    text = (tmp_path / "v.svg").read_text()
+    assert " Ledger::book -->" in text and "market::Order" not in text
+    assert view == "flame" or name in dict(drawn.shares)

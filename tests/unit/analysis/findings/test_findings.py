@@ -521,6 +521,9 @@ def test_who_writes_to_a_full_pipe_waits_for_its_reader(tmp_path: Path) -> None:
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
         (wait,) = (one for one in findings(db) if one.kind == "communication")
         assert wait.value == pytest.approx(2.9) and "main > produce > write" in wait.text
+    steps[1].append(("main/consume", "cpu", 15.0))
+    with hpcd.analysis.open(make(tmp_path / "late", steps, size=0)) as db:
+        assert [one.kind for one in findings(db)] == ["hot"]
 
 
 def test_threads_that_serve_requests_need_not_share_them_evenly(tmp_path: Path) -> None:
