@@ -166,7 +166,7 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     if loss < LEAST_SHARE * use.own / use.lived or not (team or facts.ranked):
         return
     at = int(np.flatnonzero(ranks.number == number)[0])
-    if most - mean < LEAST_SHARE * use.longest(np.flatnonzero(ranks.of_line == at)):
+    if most - mean < LEAST_SHARE * use.longest(ranks.line[ranks.of_line == at]):
         return
     # Of sampled time a difference within the error says nothing.
     ((rate,),) = db.rows("SELECT max(frequency) FROM event WHERE metric = 'cpu_time'")

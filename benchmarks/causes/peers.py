@@ -51,7 +51,9 @@ def _first_lines(command: list[str], folder: Path) -> list[tuple[str, list[str]]
     data, lines = folder / "perf.data", []
     record = "perf record -q -e cpu-clock -F 499 --call-graph dwarf,4096 -o"
     _run([*record.split(), str(data), "--", *command])
-    report = "perf report -q --no-children --stdio -g folded,caller,count -F overhead,sym -i"
+    report = (
+        "perf report -q --no-children --no-inline --stdio -g folded,caller,count -F overhead,sym -i"
+    )
     rows = [row.strip() for row in _run([*report.split(), str(data)]).splitlines() if row.strip()]
     path = re.split(r"^\d+ ", rows[1])[-1].split(";") if len(rows) > 1 else []
     symbol = re.sub(r"^[\d.]+% +\[.\] ", "", rows[0]) if rows else ""

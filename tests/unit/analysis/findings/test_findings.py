@@ -770,3 +770,13 @@ def test_what_a_rank_waits_for_outside_of_the_job_is_a_loss(tmp_path: Path) -> N
         )
     with hpcd.analysis.open(make(tmp_path / "single", steps, size=0)) as db:
         assert [finding.kind for finding in findings(db)] == ["hot"]
+
+
+def test_a_difference_is_large_or_small_beside_the_life_of_who_works_most(tmp_path: Path) -> None:
+    """Not that of another thread, such as one that waits for requests all the time."""
+    steps: dict[int, list[Step]] = {
+        0: [("main/poll/kernel:do_sys_poll", "blocked", 60.0), ("main", "cpu", 0.1)],
+        1: [("GOMP_parallel/work", "cpu", 2.0)], 2: [("GOMP_parallel/work", "cpu", 1.0)],
+    }  # fmt: skip
+    with hpcd.analysis.open(make(tmp_path / "db", steps, threads=True)) as db:
+        assert "imbalance" in [finding.kind for finding in findings(db)]
