@@ -22,7 +22,7 @@ BASE = {
     "hpcd.errors", "hpcd.array_types", "hpcd.closing", "hpcd.distinct", "hpcd.masks",
     "hpcd.process_status", "hpcd.processors", "hpcd.signals", "hpcd.startup", "hpcd.wording",
     "hpcd.kernels", "hpcd.option_schema", "hpcd.output_file", "hpcd.output_folder",
-    "hpcd.regular_file",
+    "hpcd.regular_file", "hpcd.cache_directory", "hpcd.rows", "hpcd.user_names",
 }  # fmt: skip
 ARROWS: dict[str, set[str]] = {
     "hpcd.errors": set(),
@@ -35,6 +35,9 @@ ARROWS: dict[str, set[str]] = {
     "hpcd.processors": set(),
     "hpcd.signals": set(),
     "hpcd.wording": set(),
+    "hpcd.cache_directory": set(),
+    "hpcd.rows": set(),
+    "hpcd.user_names": set(),
     "hpcd.option_schema": {"hpcd.errors"},
     "hpcd.regular_file": {"hpcd.closing", "hpcd.errors"},
     "hpcd.output_file": {"hpcd.closing", "hpcd.errors"},
