@@ -19,7 +19,8 @@ MAX_PROCESSES = 16384
 MAX_THREADS = 131072
 # Interpreters that are recognised at their exec: of each user those of a few environments.
 MAX_PYTHON_PROGRAMS = 1024
-# Processes that are not recorded and wake threads that are, in a round: of others in vain.
+# Processes that are not recorded and wake threads that are, or have their CPU, in a round: of
+# others the names are not known.
 MAX_OUTSIDERS = 4096
 
 
@@ -50,6 +51,7 @@ class SamplerMaps(maps.MapSet):
         self.paces = self.create("paces", maps.PERCPU_ARRAY, wire.EventPace.BYTES, wire.MAX_EVENTS)
         self.create("walk_budgets", maps.ARRAY, wire.BUDGET_BYTES, wire.USER_SLOTS * cpus)
         self.create("ring_budgets", maps.ARRAY, wire.BUDGET_BYTES, wire.RING_USES * wire.USER_SLOTS)
+        self.create("occupancy", maps.ARRAY, wire.OCCUPANCY_BYTES, cpus)
         self.create("waking", maps.PERCPU_ARRAY, wire.WAKING_BYTES, 1)
         self.outsiders = self.create("outsiders", maps.LRU_HASH, wire.Outsider.BYTES, MAX_OUTSIDERS)
         self.create("long_walk", maps.PERCPU_ARRAY, wire.LONG_WALK_BYTES, 1)

@@ -70,6 +70,7 @@ PYTHON_FRAME_WORDS = 16
 TASK_KERNEL_FRAMES = 127
 OBJECT_EVENT_BYTES = 4320
 CACHE_SET_BYTES = 16
+OCCUPANCY_BYTES = 1928
 BUDGET_BYTES = 16
 REQUEST_BYTES = 48
 SHOT_KEY_BYTES = 16
@@ -108,6 +109,7 @@ class SwitchEvent(IntEnum):
     OUT_FAULT = 21
     OUT_STOPPED = 22
     WOKEN = 23
+    RAN_INSTEAD = 24
 
 
 class EventKind(IntEnum):
@@ -374,7 +376,10 @@ class Process(WireStructure, kinds="u4 u4 u4 u4 u4 u4 u4"):
     space_number: int = 0
 
 
-class Thread(WireStructure, kinds="u4 u4 u8 u4 u4 u8 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8 u8 u8 u4 u4"):
+class Thread(
+    WireStructure,
+    kinds="u4 u4 u8 u4 u4 u8 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4",
+):
     number: int = 0
     hidden: int = 0
     woken: int = 0
@@ -396,6 +401,8 @@ class Thread(WireStructure, kinds="u4 u4 u8 u4 u4 u8 u8 u8 u4 u4 u4 u4 u8 u8 u8 
     python_first: int = 0
     user: int = 0
     lost: int = 0
+    limited: int = 0
+    unused: int = 0
 
 
 class SystemCall(WireStructure, kinds="u2 u1 u1 u1 u1 u1 u1"):

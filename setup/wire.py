@@ -36,13 +36,13 @@ HEADERS = (
     "iterators/task_stacks.h", "../../hpcd/kernels/sources/states.h",
 )  # fmt: skip
 # Enumerations of codes.py.
-OF_MODEL = ("state", "unwind_status", "waker")
+OF_MODEL = ("interferer", "state", "unwind_status", "waker")
 MACHINES = {"x86_64": "HPCD_X86_64", "aarch64": "HPCD_AARCH64"}
 # Structures that Python knows by size alone: keys and values that only the programs read.
 OPAQUE = {
     "block", "budget", "cache_set", "call_key", "call_slots", "copier", "heap_block", "kernel_part",
-    "known_rules", "long_walk", "object_key", "open_call", "open_calls", "polled", "python_chain",
-    "registers", "request", "shot_key", "waking",
+    "known_rules", "long_walk", "object_key", "occupancy", "occupant", "open_call", "open_calls",
+    "polled", "python_chain", "registers", "request", "shot_key", "waking",
 }  # fmt: skip
 # Parts of structures that no declaration has; declared apart, none could be told from the rest.
 SPANS = {"stack_event": ("walk", "time", "frame"), "event_head": ("thread_event", "time", "tid")}

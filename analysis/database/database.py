@@ -29,6 +29,7 @@ from hpcd.analysis.database.folding import fold
 from hpcd.analysis.database.measurement_rows import Loss, MeasurementRow, losses_of
 from hpcd.analysis.database.metrics import Metrics, require_costs
 from hpcd.analysis.database.recorded_calls import RecordedCalls
+from hpcd.analysis.database.recorded_interference import RecordedInterference
 from hpcd.analysis.database.recorded_waits import RecordedWaits
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.database.sqlite_reader import BoundedConnection, connect, each_row
@@ -216,6 +217,14 @@ class Database:
         folder = self.path / directory.WAITS
         return RecordedWaits(
             folder, len(self.lines), len(self.cct), self._counted("waits"), self.rows
+        )
+
+    @cached_property
+    def interference(self) -> RecordedInterference:
+        """Waits for a CPU by who had it, if that was recorded. Raises :class:`FormatError`."""
+        folder = self.path / directory.INTERFERENCE
+        return RecordedInterference(
+            folder, len(self.lines), len(self.cct), self._counted("interference"), self.rows
         )
 
     def _counted(self, what: str) -> int:

@@ -36,6 +36,8 @@ def part_name(number: int) -> str:
 
 WAITS = "waits"
 """The folder of waits; a database without waits has none."""
+INTERFERENCE = "interference"
+"""The folder of who had CPUs in waits for one; a database without them has none."""
 CALLS = "calls"
 """The folder of recorded calls; a database without them has none."""
 

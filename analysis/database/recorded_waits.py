@@ -77,7 +77,7 @@ class RecordedWaits:
         self.futex = futex.astype(np.uint64)
         self.other = other.astype(np.uint32)
         if int(other.max()):
-            self.others, index = _names(rows)
+            self.others, index = object_names(rows)
             if int(other.max()) >= len(index):
                 raise FormatError(f"{folder}: waits are damaged")
             self.other = index[other]
@@ -86,9 +86,9 @@ class RecordedWaits:
         return len(self.begin)
 
 
-def _names(rows: Rows) -> tuple[tuple[str, ...], U32]:
-    """The distinct names of objects that are wakers, the first empty; and ``uint32[objects + 1]``,
-    the index of each object's. Raises :class:`FormatError`."""
+def object_names(rows: Rows) -> tuple[tuple[str, ...], U32]:
+    """The distinct names of objects that are :class:`OtherWaker`, the first empty; and
+    ``uint32[objects + 1]``, the index of each object's. Raises :class:`FormatError`."""
     objects = list(rows("SELECT id, kind, name, details FROM called_object"))
     names = {"": 0}
     index = np.zeros(len(objects) + 1, np.uint32)

@@ -18,6 +18,7 @@ from hpcd.analysis.findings.cpu_demand import CpuDemand, measure_demand
 from hpcd.analysis.findings.places import Places
 from hpcd.analysis.findings.wait_roots import WaitRoots
 from hpcd.analysis.parallel.ranks import has_ranks
+from hpcd.analysis.profile.interferers import Interferer, interferers
 from hpcd.analysis.profile.process_tree import (
     parents,
     processes_by_start,
@@ -121,6 +122,15 @@ class TimeUse:
         """The CPUs that all threads, or the ranks', wanted, and got."""
         lines = np.flatnonzero(self._ranked)
         return measure_demand(self._db, lines, float(self.seconds(Use.RUNNABLE).sum()))
+
+    @cached_property
+    def interferer(self) -> Interferer | None:
+        """The one that had most of the CPUs that counted threads waited for; None: not known."""
+        chosen = np.zeros(len(self._db.lines), bool)
+        chosen[self.lines] = True
+        waited = float(self._db.line_totals("runnable_time")[chosen].sum())
+        ran = interferers(self._db, waited, chosen)
+        return next((who for who in ran if who.is_somebody), None)
 
     def seconds(self, use: Use) -> F64:
         """``float64[nodes]``: the time of one use at each context itself."""

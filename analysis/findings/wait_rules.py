@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, most_of
+from hpcd.analysis.findings.phrase import Phrase
 from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.findings.work_sharing import meanwhile
 
@@ -72,9 +73,19 @@ def _runnable(facts: Facts) -> Iterator[Finding]:
             f"{'Ranks' if facts.ranked else 'Threads'} {doing}", total, "s",
             total / use.lived, facts.whose_time, place._replace(rank=1),
             # The report's heading has the first part alone.
-            use.demand.reason if kind == Use.RUNNABLE else (),
+            _with_interferer(facts, total) if kind == Use.RUNNABLE else (),
             use.places.name(own[0]) if own else "",
         )  # fmt: skip
+
+
+def _with_interferer(facts: Facts, waited: float) -> tuple[Phrase, ...]:
+    """Return the reason of waiting for a CPU with who ran in most of the ``waited`` seconds
+    before it, if that was one that has a name: the rest is left out first."""
+    who, reason = facts.use.interferer, facts.use.demand.reason
+    if who is None or not who.name or who.seconds < 0.5 * waited:
+        return reason
+    further = (phrase._replace(rank=max(phrase.rank, 2)) for phrase in reason)
+    return (Phrase(f", while {who.name} ran"), *further)
 
 
 WAITING = FindingRule(

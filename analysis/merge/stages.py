@@ -81,6 +81,7 @@ from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event
+from hpcd.model.waits import INTERFERENCE, WAIT
 from hpcd.startup.garbage import fewer_collections
 
 
@@ -186,12 +187,12 @@ class _Merge:
             node_totals, line_totals, cells = self._sum(placed, union, events, event_maps, rows)
             tables.add(database.line_totals(line_totals))
             self._map_trace(placed, union, event_maps, clock, order, rows)
-            calls, waits = self._unite_calls(placed, len(tree), clock, rows)
+            calls, waits, interference = self._unite_calls(placed, len(tree), clock, rows)
             named = self._name(modules, tree)
             self._progress("tables", 0, 1)
             inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
             statistics = self._statistics(union.path, inclusives, cells)
-            referred = calls or waits  # objects are numbered alike in both
+            referred = calls or waits or interference  # objects are numbered alike in all
             tables.add(database.contexts(
                 tree, named, node_totals, inclusives, statistics, calls,
                 referred.objects if referred else (),
@@ -213,6 +214,7 @@ class _Merge:
             "duration_ns": int(columns.end.max(initial=0)),
             **({"calls": calls.calls} if calls else {}),
             **({"waits": waits.calls} if waits else {}),
+            **({"interference": interference.calls} if interference else {}),
         }
         return MergeResult(
             self._root,
@@ -330,8 +332,9 @@ class _Merge:
 
     def _unite_calls(
         self, placed: PartLayout, nodes: int, clock: ClockOffsets, rows: Sequence[I64]
-    ) -> tuple[CallTables | None, CallTables | None]:
-        """The columns of recorded calls, and those of waits, where there are any."""
+    ) -> list[CallTables | None]:
+        """The columns of recorded calls, of waits, and of who had CPUs in waits for one, where
+        there are any."""
         maps = NodeMaps(self._root / "trace", len(placed.parts), nodes)
         node: dict[int, U32] = {}
         for part, numbers in enumerate(placed.members):
@@ -345,8 +348,12 @@ class _Merge:
             for number, contents in enumerate(placed.measurements)
         ]  # fmt: skip
         lines = sum(map(len, rows))
-        calls = unite_calls(sources, lines, self._root / layout.CALLS)
-        return calls, unite_calls(sources, lines, self._root / layout.WAITS, waits=True)
+        return [
+            unite_calls(sources, lines, self._root / folder, only)
+            for folder, only in (
+                (layout.CALLS, None), (layout.WAITS, WAIT), (layout.INTERFERENCE, INTERFERENCE)
+            )
+        ]  # fmt: skip
 
     def _name(self, modules: Sequence[CanonicalModule], tree: CCT) -> NamedTree:
         """Stage 4: procedures for all frames, and the columns of the tree."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.profile.groups import LINE_GROUPS, Groups
+from hpcd.analysis.profile.groups import INTERFERER, LINE_GROUPS, Groups
 from hpcd.analysis.profile.row_text import shorten_apart
 from hpcd.analysis.trace.states import STATE_TIMES
 from hpcd.wording import counted, percent, quantity, time_text
@@ -30,8 +30,10 @@ class GroupTable:
     ) -> None:
         names = db.metrics.names
         times = [names.index(name) for name in STATE_TIMES if name in names]
-        # With a single metric, or none, the times of threads are shown, too.
-        beside = metrics[1:] or [number for number in times if number != metrics[0]]
+        # With a single metric, or none, the times of threads are shown, too, but of interferers.
+        beside = list(metrics[1:])
+        if not beside and groups.by != INTERFERER:
+            beside = [number for number in times if number != metrics[0]]
         self._columns = [metrics[0], *beside]
         self._db = db
         self._groups = groups

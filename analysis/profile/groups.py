@@ -17,6 +17,7 @@ import numpy as np
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.filters import Filter, apart, nameless, users_of_lines
+from hpcd.analysis.profile.interferers import interferers
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.phase_costs import phase_costs, total_phases
 from hpcd.analysis.profile.python_modules import python_module
@@ -30,7 +31,11 @@ from hpcd.user_names import user_name
 LINE_GROUPS = ("process", "comm", "user", "rank", "thread", "job", "host")
 CODE_GROUPS = ("module", "file")
 GROUPINGS = LINE_GROUPS + CODE_GROUPS
-"""The groupings of costs, besides phases."""
+"""The groupings of costs, besides phases and interferers."""
+INTERFERER = "interferer"
+"""The grouping of waits for a CPU by who had it."""
+RUNNABLE = "runnable_time"
+"""The metric that interferers have."""
 PHASES = "phase="
 """The beginning of a grouping by phases."""
 
@@ -57,7 +62,8 @@ class Groups:
 
 
 def group_costs(db: Database, by: str, only: Filter | None = None) -> Groups:
-    """Costs of ``db`` by one of :data:`GROUPINGS` or by phases, of what fits ``only``.
+    """Costs of ``db`` by one of :data:`GROUPINGS`, by interferers or by phases, of what fits
+    ``only``.
 
     Raises :class:`UsageError` when nothing can fit. O(cells); with windows of time O(records in
     them + groups · nodes), by phases O(records of the lines that have any).
@@ -65,8 +71,10 @@ def group_costs(db: Database, by: str, only: Filter | None = None) -> Groups:
     only = only or Filter()
     if by.startswith(PHASES):
         return _of_phases(db, by, only)
+    if by == INTERFERER:
+        return _of_interferers(db, only)
     if by not in GROUPINGS:
-        known = ", ".join(GROUPINGS)
+        known = ", ".join((*GROUPINGS, INTERFERER))
         raise UsageError(f"no grouping {by!r}; there are {known}, phase=FUNCTION")
     if by in CODE_GROUPS:
         return _of_code(db, by, only)
@@ -83,6 +91,21 @@ def group_costs(db: Database, by: str, only: Filter | None = None) -> Groups:
     return Groups(
         by, [names[n] for n in used], cost[used], threads[used], [details[n] for n in used]
     )
+
+
+def _of_interferers(db: Database, only: Filter) -> Groups:
+    """Groups of ``runnable_time`` alone. Raises :class:`UsageError` where it was not recorded."""
+    if only.phases:
+        raise UsageError("--by interferer takes no --filter phase=FUNCTION")
+    number, selected = db.metrics.number(RUNNABLE), only.lines(db)
+    waited = float(only.costs_of_lines(db, selected)[number, selected].sum())
+    nodes = only.contexts(db) if only.procedures or only.modules else None
+    rows = interferers(db, waited, selected, nodes, apart(only.windows))
+    cost = np.zeros((len(rows), len(db.metrics.names)))
+    cost[:, number] = [row.seconds for row in rows]
+    details = [{"kind": str(row.kind), "interferer": row.name} for row in rows]
+    threads = np.zeros(len(rows), np.int64)
+    return Groups(INTERFERER, [row.text for row in rows], cost, threads, details)
 
 
 def _of_phases(db: Database, by: str, only: Filter) -> Groups:

@@ -12,12 +12,13 @@
 
 struct sample {
 	u64 time;   /* CLOCK_MONOTONIC ns */
-	u64 value;  /* of an event: its weight; of SWITCHED_IN: when woken, or 0; of OUT_SLEEPING: its futex */
+	u64 value;  /* of an event: its weight; of SWITCHED_IN: when woken, or 0; of OUT_SLEEPING: its futex; of
+		     * RAN_INSTEAD: ns */
 	u32 thread; /* number given to the thread when first seen, never reused */
-	u32 stack;  /* slot of the stack cache and its generation; of SWITCHED_IN: the thread that woke it, or 0, or
-		     * another waker, see OTHER_WAKER */
+	u32 stack;  /* slot of the stack cache and its generation; of SWITCHED_IN and RAN_INSTEAD: the thread that woke
+		     * it, or ran, or 0, or another one, see OTHER_WAKER */
 	u16 cache;  /* which stack cache: CPU << 1 | 1 for the scheduler's tracepoints; of SWITCHED_IN: enum waker, and
-		     * perhaps OTHER_WAKER */
+		     * perhaps OTHER_WAKER; of RAN_INSTEAD: enum interferer, the same way */
 	u16 event;  /* number of a perf event, or enum switch_event */
 	u32 flags;  /* enum report_flag */
 };
@@ -36,6 +37,8 @@ enum switch_event {
 	OUT_FAULT = 21,    /* uninterruptible, in a page fault */
 	OUT_STOPPED = 22,  /* by a signal or a debugger */
 	WOKEN = 23,        /* by another, whose call path this is; it is not on a CPU yet */
+	RAN_INSTEAD = 24,  /* who ran while it waited for the CPU to which it came back: follows SWITCHED_IN, at the
+			    * same time, for each process that did */
 };
 
 /* The futex that a thread sleeps on, whose address is a multiple of four; 0: it sleeps on none. FUTEX_IS_LOCK: it waits
@@ -58,11 +61,20 @@ enum waker {
  * struct outsider, of WAKER_SOFTIRQ the number of the softirq, of WAKER_INTERRUPT that of the device's interrupt. */
 #define OTHER_WAKER 64
 
-/* A process that is not recorded and woke threads that are, or a kernel thread. Its key is a hash of name and
- * process. */
+/* Why a thread that could run did not. */
+enum interferer {
+	INTERFERER_NOT_SEEN = 0,
+	INTERFERER_THREAD = 1,        /* as WAKER_THREAD: it ran */
+	INTERFERER_KERNEL_THREAD = 2, /* as WAKER_KERNEL_THREAD: it ran */
+	INTERFERER_IDLE = 3,          /* nobody ran: the CPU had not begun to run the thread yet */
+	INTERFERER_LIMIT = 4,         /* a limit of its control group, whoever ran meanwhile */
+};
+
+/* A process that is not recorded and woke threads that are, or ran while they waited for a CPU, or a kernel thread. Its
+ * key is a hash of name and process. */
 struct outsider {
 	char comm[16]; /* of its main thread */
-	u32 user;      /* effective, as of its first wake-up */
+	u32 user;      /* effective, as of the first time */
 	u32 process;   /* tgid */
 };
 

@@ -54,6 +54,26 @@ struct thread {
 	u64 python_first; /* the first of all states when none was found */
 	u32 user; /* slot of its user's budgets; 0: not known yet */
 	u32 lost; /* enum report_flag: what its next report is to say */
+	u32 limited; /* 1: when it began to wait for a CPU, a limit of its control group kept it from one */
+	u32 unused;  /* 0 */
+};
+
+/* Who ran on a CPU: of one process without a pause. A wait is explained as far as these go back. */
+#define OCCUPANTS 64 /* a power of two */
+/* Of a wait for a CPU as many processes are told apart. */
+#define OCCUPANT_SUMS 16
+
+struct occupant {
+	u64 task; /* address of the thread that ran last */
+	u64 id;   /* its process << 32 | its number; 0: the CPU was idle */
+	u64 time; /* until when it ran, CLOCK_MONOTONIC ns; of sums: ns */
+};
+
+struct occupancy {
+	u32 newest; /* place of the last one, modulo OCCUPANTS */
+	u32 unused; /* 0 */
+	struct occupant ran[OCCUPANTS]; /* in order of time, each from when the one before left */
+	struct occupant sum[OCCUPANT_SUMS]; /* of the wait that is explained now, the latest first */
 };
 
 /* A user's slot is a hash with a key of the recording: there is no table of users to fill. Two users share a slot in one

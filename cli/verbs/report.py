@@ -19,7 +19,7 @@ from hpcd.analysis.profile.advice import advice
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.formula import Formula, is_formula, parse_formula
 from hpcd.analysis.profile.group_table import GroupTable
-from hpcd.analysis.profile.groups import GROUPINGS, group_costs
+from hpcd.analysis.profile.groups import GROUPINGS, INTERFERER, RUNNABLE, group_costs
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.report import Outline, csv_rows, json_parts, text_lines
 from hpcd.analysis.profile.report_header import HeaderFacts, gather_facts
@@ -83,7 +83,8 @@ class Report(Command):
         parser.add_argument(
             "--by", metavar="GROUP",
             help=f"a table of who spent it instead of a tree: {', '.join(GROUPINGS)}, or"
-            " phase=FUNCTION: in which phases, told apart by 'phase=FUNCTION(VALUE)'",
+            " phase=FUNCTION: in which phases, told apart by 'phase=FUNCTION(VALUE)';"
+            f" or {INTERFERER}: who had the CPU in the time that threads waited for one",
         )  # fmt: skip
         parser.add_argument(
             "--split", metavar="PHASE",
@@ -280,6 +281,10 @@ def chosen_metrics(db: Database, texts: list[str]) -> tuple[list[int], list[Form
 
 def _print_groups(db: Database, args: argparse.Namespace) -> int:
     metrics, derived = chosen_metrics(db, args.metric)
+    if args.by == INTERFERER:
+        if args.metric not in ([], [RUNNABLE]):
+            raise UsageError(f"--by {INTERFERER} takes no --metric but {RUNNABLE}")
+        metrics = [db.metrics.number(RUNNABLE)]
     if derived:
         raise UsageError("--by takes measured metrics, no formulas")
     only = Filter.parse(args.filter)

@@ -20,7 +20,6 @@ from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.description import Description
 from hpcd.measurement.segments import Segments
 from hpcd.model.calls import ValueKind
-from hpcd.model.waits import WAIT
 
 
 def open_measurement(
@@ -156,7 +155,7 @@ class Measurement(Description):
     @property
     def has_calls(self) -> bool:
         """Whether calls of functions were recorded, if only there had been any."""
-        return bool(self.functions.keys() - {WAIT.id})
+        return any(function.is_called for function in self.functions.values())
 
     @property
     def number_of_call_chunks(self) -> int:
@@ -169,6 +168,7 @@ class Measurement(Description):
 
         Damaged chunks are left out and named in ``damage``.
         """
+        uncalled = [id for id, function in self.functions.items() if not function.is_called]
         for number, header, nodes in self._calls[first:]:
             self.bytes_read += header.stored
             try:
@@ -194,7 +194,7 @@ class Measurement(Description):
                     node = calls.value[at, place].astype(np.uint32)
                     calls.value[at, place] = self._versions.nodes(node, calls.time[at])
             if not waits:
-                calls = calls[calls.function != WAIT.id]
+                calls = calls[~np.isin(calls.function, uncalled)]
             if len(calls):
                 yield calls
 

@@ -24,6 +24,8 @@ class Group(StrEnum):
     PROBE = "probe"
     WAIT = "wait"
     """Waits: :mod:`hpcd.model.waits`. They are not listed as calls."""
+    INTERFERENCE = "interference"
+    """Waits for a CPU, by who had it: :mod:`hpcd.model.waits`. Neither are they."""
 
 
 class ValueKind(StrEnum):
@@ -77,6 +79,11 @@ class CalledFunction:
     library: str
     group: str
     values: tuple[CallValue, ...] = ()
+
+    @property
+    def is_called(self) -> bool:
+        """Whether it is a function indeed: waits are held in the same form."""
+        return self.group not in (Group.WAIT, Group.INTERFERENCE)
 
     @property
     def is_part(self) -> bool:

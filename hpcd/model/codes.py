@@ -10,6 +10,14 @@ from __future__ import annotations
 from enum import IntEnum
 
 
+class Interferer(IntEnum):
+    NOT_SEEN = 0
+    THREAD = 1
+    KERNEL_THREAD = 2
+    IDLE = 3
+    LIMIT = 4
+
+
 class State(IntEnum):
     SAMPLED = 0
     BLOCKED = 1

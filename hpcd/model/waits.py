@@ -1,4 +1,4 @@
-"""Waits and their wakers, as measurements and databases hold them.
+"""Waits and their wakers, and waits for a CPU by who had it, as they are stored.
 
 A wait is held as a call (:mod:`hpcd.model.calls`) of :data:`WAIT`: it begins when its thread leaves
 its CPU, in the call path that it leaves in, and lasts until the thread is woken.
@@ -31,9 +31,25 @@ for, a multiple of four, plus :data:`LOCK` and :data:`GIL`, 0 if it was for some
 ``other`` is who woke the thread, by name, if that is no recorded thread: a process, a kernel
 thread, a device's interrupt, a softirq."""
 
+INTERFERENCE = CalledFunction(
+    65534,
+    "interference",
+    "",
+    Group.INTERFERENCE,
+    (
+        CallValue("thread", ValueKind.LINE),
+        CallValue("kind", ValueKind.NUMBER),
+        CallValue("other", ValueKind.OBJECT),
+    ),
+)
+"""The function whose calls are parts of waits for a CPU: they last as long as somebody had it, one
+after another in each wait from its begin on, in whatever order that was. ``kind`` is a
+:class:`hpcd.model.codes.Interferer`; ``thread`` the trace line of a thread of the process that ran,
+0 if it is not recorded; ``other`` that process, or the kernel thread, if it is not."""
+
 
 class OtherWaker(StrEnum):
-    """Kinds of objects that are wakers and no recorded threads."""
+    """Kinds of objects that are wakers, or run instead of others, and no recorded threads."""
 
     PROCESS = "process"
     KERNEL_THREAD = "kernel thread"

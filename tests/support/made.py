@@ -10,11 +10,11 @@ import numpy as np
 from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model.calls import MAX_VALUES
-from hpcd.model.codes import Waker
+from hpcd.model.calls import MAX_VALUES, CalledFunction, CalledObject
+from hpcd.model.codes import Interferer, Waker
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
-from hpcd.model.waits import WAIT
+from hpcd.model.waits import INTERFERENCE, WAIT, OtherWaker
 
 PROGRAM, LIBRARY, KERNEL = 1, 2, 3
 SIZE = 0x100
@@ -24,7 +24,8 @@ MS = 10**6
 Step = tuple[str, str, float]
 """(call path as ``main/solve/MPI_Send``; ``cpu``, ``blocked``, ``runnable``, or ``unseen``: it runs
 and no sample tells; seconds). A wait may be ``blocked by 2``, which the trace line with that number
-ended, or ``blocked by TIMER``, or another name of a :class:`Waker`."""
+ended, or ``blocked by TIMER``, or another name of a :class:`Waker`. In a wait for a CPU,
+``runnable by 2``, that line ran, or a process that is not recorded: ``runnable by stress 4711``."""
 
 TWO_RANKS = {
     0: [("main/solve/dot", "cpu", 0.3), ("main/MPI_Wait/k_sched", "blocked", 0.1),
@@ -107,6 +108,8 @@ def make(
 
     rows: list[tuple[int, int, int, int, int]] = []
     waits: list[tuple[int, int, int, int, int, int]] = []
+    ran: list[tuple[int, int, int, int, int, int, int]] = []
+    others: dict[str, int] = {}
     line = 0
     for number, (rank, steps) in enumerate(sorted(ranks.items())):
         ranked = size != 0 and not threads
@@ -119,7 +122,11 @@ def make(
         for chain, kind, seconds in steps:
             length = round(seconds * 1e9)
             kind, _, waker = kind.partition(" by ")
-            if waker:
+            if waker and kind == "runnable":
+                by_line = int(waker) + 1 if waker.isdigit() else 0
+                number_of = 0 if by_line else others.setdefault(waker, len(others) + 1)
+                ran.append((line, at, length, node(chain), by_line, Interferer.THREAD, number_of))
+            elif waker:
                 by_line = int(waker) + 1 if waker.isdigit() else 0
                 why = Waker.THREAD if by_line else Waker[waker]
                 waits.append((line, at, length, node(chain), by_line, why))
@@ -146,15 +153,30 @@ def make(
         columns[0].astype(np.uint32), columns[1], columns[2].astype(np.uint32),
         columns[3].astype(np.uint16), columns[4],
     )  # fmt: skip
-    if waits:
-        writer.add_function(WAIT)
-        line_of, time, duration, where, by_line, why = np.array(waits, np.uint64).T
-        value = np.zeros((len(waits), MAX_VALUES), np.uint64)
-        value[:, WAIT.value("waker")], value[:, WAIT.value("kind")] = by_line, why
-        writer.add_calls(Calls(
-            line_of.astype(np.uint32), time, duration, where.astype(np.uint32),
-            np.full(len(waits), WAIT.id, np.uint16), np.ones(len(waits), np.uint32), value,
-        ))  # fmt: skip
+    for other, number_of in others.items():
+        comm, pid = other.split()
+        writer.add_object(CalledObject(number_of, OtherWaker.PROCESS, comm, {"pid": int(pid)}))
+    _add_calls(writer, WAIT, ("waker", "kind"), waits)
+    _add_calls(writer, INTERFERENCE, ("thread", "kind", "other"), ran)
     writer.close()
     merge([measurement], path)
     return path
+
+
+def _add_calls(
+    writer: MeasurementWriter,
+    function: CalledFunction,
+    values: Sequence[str],
+    rows: Sequence[tuple[int, ...]],
+) -> None:
+    if not rows:
+        return
+    writer.add_function(function)
+    line, time, duration, node, *given = np.array(rows, np.uint64).T
+    value = np.zeros((len(rows), MAX_VALUES), np.uint64)
+    for name, column in zip(values, given, strict=True):
+        value[:, function.value(name)] = column
+    writer.add_calls(Calls(
+        line.astype(np.uint32), time, duration, node.astype(np.uint32),
+        np.full(len(rows), function.id, np.uint16), np.ones(len(rows), np.uint32), value,
+    ))  # fmt: skip

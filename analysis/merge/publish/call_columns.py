@@ -20,8 +20,7 @@ from hpcd.array_types import I64, U16, U32, U64, Array, Mask
 from hpcd.distinct import begins_run
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls
-from hpcd.model.calls import MAX_VALUES, CalledFunction, CalledObject, Group, ValueKind
-from hpcd.model.waits import WAIT
+from hpcd.model.calls import MAX_VALUES, CalledFunction, CalledObject, ValueKind
 
 COLUMNS: dict[str, npt.DTypeLike] = {
     "time": np.int64,
@@ -32,17 +31,6 @@ COLUMNS: dict[str, npt.DTypeLike] = {
     **{f"value-{number}": np.uint64 for number in range(MAX_VALUES)},
 }
 """The columns of ``calls/`` with one entry a call, and their types."""
-
-WAIT_COLUMNS = {
-    name: COLUMNS[name]
-    for name in (
-        "time",
-        "duration",
-        "node",
-        *(f"value-{number}" for number in range(len(WAIT.values))),
-    )
-}
-"""The columns of ``waits/``, with one entry a wait (:data:`hpcd.model.waits.WAIT`)."""
 
 NARROW = ("weight", *(f"value-{number}" for number in range(MAX_VALUES)))
 """Columns stored as unsigned integers of the fewest bytes that hold all values."""
@@ -101,18 +89,18 @@ class CallTables:
 
 
 def unite_calls(
-    sources: Sequence[CallSource], lines: int, folder: Path, *, waits: bool = False
+    sources: Sequence[CallSource], lines: int, folder: Path, only: CalledFunction | None = None
 ) -> CallTables | None:
-    """Write the columns of all calls but waits, or of waits alone, into the new directory
-    ``folder``; None, and no directory, where no measurement recorded any.
+    """Write the columns of all calls of functions, or of ``only`` one of :mod:`hpcd.model.waits`,
+    into the new directory ``folder``; None, and no directory, where no measurement recorded any.
 
     Raises :class:`FormatError` and :class:`StorageError`.
     """
-    functions, function_maps = _unite_functions(sources, waits=waits)
+    functions, function_maps = _unite_functions(sources, only)
     if not functions:
         return None
     folder.mkdir()
-    kinds = WAIT_COLUMNS if waits else COLUMNS
+    kinds = _columns_of(only)
     objects: list[tuple[int, CalledObject]] = []
     object_ids: list[I64] = []
     first_ids = []
@@ -161,6 +149,14 @@ def unite_calls(
     return tables
 
 
+def _columns_of(function: CalledFunction | None) -> dict[str, npt.DTypeLike]:
+    """The columns of calls of all functions, or of those of one alone, each of which is one."""
+    if function is None:
+        return COLUMNS
+    values = (f"value-{number}" for number in range(len(function.values)))
+    return {name: COLUMNS[name] for name in ("time", "duration", "node", *values)}
+
+
 def _places_of(functions: Sequence[CalledFunction], kind: ValueKind) -> Mask:
     """``bool[functions, MAX_VALUES]``: which values of each function are of this kind."""
     places = np.zeros((max(len(functions), 1), MAX_VALUES), bool)
@@ -171,15 +167,15 @@ def _places_of(functions: Sequence[CalledFunction], kind: ValueKind) -> Mask:
 
 
 def _unite_functions(
-    sources: Sequence[CallSource], *, waits: bool
+    sources: Sequence[CallSource], only: CalledFunction | None
 ) -> tuple[list[CalledFunction], list[U16]]:
-    """The functions of the database and, per measurement, its ids' new ones: of all functions but
-    waits, or of those alone."""
+    """The functions of the database and, per measurement, its ids' new ones: of all functions,
+    or of ``only`` one that is none."""
     distinct = {
         _function_key(function): function
         for source in sources
         for function in source.contents.functions.values()
-        if (function.group == Group.WAIT) == waits
+        if (function.group == only.group if only else function.is_called)
     }
     functions = [
         replace(function, id=number)

@@ -7,6 +7,7 @@
 #include "paths/call_path.h"
 #include "paths/walks.h"
 #include "events/clock.h"
+#include "events/interference.h"
 #include "threads/threads.h"
 
 /* include/linux/sched.h; the numbers have not changed since 2.6 (flags) and 4.14 (states). */
@@ -37,13 +38,16 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!count || !w || !settings)
 		return 0;
+	u64 now = bpf_ktime_get_ns();
+	struct occupancy *occupancy = note_occupant(previous, now);
 	u32 tid = FIELD(next->pid);
 	struct thread *thread = map_lookup(MAP(THREADS), &tid);
 	if (thread && thread->hidden)
-		thread->woken = bpf_ktime_get_ns() - FIELD(next->se.sum_exec_runtime);
+		thread->woken = now - FIELD(next->se.sum_exec_runtime);
 	else if (thread) {
+		u64 ready = thread->woken > thread->since ? thread->woken : thread->since;
 		struct sample in;
-		in.time = bpf_ktime_get_ns();
+		in.time = now;
 		in.value = thread->woken;
 		in.thread = thread->number;
 		in.stack = thread->waker;
@@ -53,6 +57,8 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 		thread->woken = 0;
 		thread->lost = send_report(&in, user_slot(thread, next), count) ? REPORTS_LOST : 0;
 		count->switches++;
+		if (ready && now - ready >= LONG_WAIT && !thread->lost)
+			report_interference(occupancy, next, ready, now);
 	}
 	u64 id = bpf_get_current_pid_tgid();
 	tid = id;
@@ -87,6 +93,7 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 	w->context = CONTEXT_SWITCH;
 	w->value = 0;
 	w->event = ctx->args[0] ? OUT_RUNNABLE : reason_out(previous, state);
+	thread->limited = w->event == OUT_RUNNABLE && is_limited(previous);
 	count->switches++;
 	int left_out = settings->walk_one_in > 1 && bpf_get_prandom_u32() % settings->walk_one_in;
 	take_path(ctx, w, thread, id >> 32, flags, 0, 1, left_out, MAP(SWITCH_PROGRAMS));

@@ -9,6 +9,7 @@
 #include "paths/call_path.h"
 #include "paths/walks.h"
 #include "events/clock.h"
+#include "events/interference.h"
 #include "threads/threads.h"
 
 /* include/linux/preempt.h; the places have not changed since 3.13. Multiples of two softirqs: they are only disabled. */
@@ -18,7 +19,6 @@
 #define SERVING_HRTIMER 1
 #define SERVING_WHEEL 2
 DEFINE_MAP(WAKING, PERCPU_ARRAY, u32, struct waking);
-DEFINE_MAP(OUTSIDERS, LRU_HASH, u32, struct outsider);
 
 /* The paths of a CPU's wakers are taken so many ns apart, in the long run: walks of 1 to 2 us take at most 1.5 % of the
  * CPU then, and a seventh of what 50,000 switches a second cost it. Threads that wake one another in a chain do so at
@@ -36,24 +36,6 @@ static __always_inline int read_preempt_count(u32 *count)
 	else if (PREEMPT_COUNT_BASE != COUNT_FROM_TASK)
 		return 0;
 	return !read_kernel(count, sizeof *count, base + PREEMPT_COUNT_OFFSET);
-}
-
-/* Notes a waker that is not recorded, whose name is announced in a map, once. */
-static __always_inline void note_outsider(struct thread *woken)
-{
-	struct task_struct *leader = FIELD(this_task()->group_leader);
-	u32 process = bpf_get_current_pid_tgid() >> 32;
-	u64 name[2] = {0};
-
-	READ_FIELD(name, leader->comm);
-	u32 key = hash_mix(hash_mix(hash_mix(HASH_START, process), name[0]), name[1]);
-	if (!map_lookup(MAP(OUTSIDERS), &key)) {
-		struct outsider outsider = {.user = FIELD(FIELD(this_task()->cred)->euid.val), .process = process};
-		__builtin_memcpy(outsider.comm, name, sizeof name);
-		map_update(MAP(OUTSIDERS), &key, &outsider, 0);
-	}
-	woken->waker = key;
-	woken->waker_kind |= OTHER_WAKER;
 }
 
 /* Returns the waker if it is a recorded thread. */
@@ -84,8 +66,10 @@ static __always_inline struct thread *note_waker(struct thread *woken, struct wa
 		}
 		if (!tid || FIELD(this_task()->flags) & PF_KTHREAD)
 			woken->waker_kind = WAKER_KERNEL_THREAD;
-		if (tid)
-			note_outsider(woken);
+		if (tid) {
+			woken->waker = note_outsider(this_task(), bpf_get_current_pid_tgid() >> 32);
+			woken->waker_kind |= OTHER_WAKER;
+		}
 	}
 	return 0;
 }
@@ -106,6 +90,7 @@ int on_waking(struct bpf_raw_tracepoint_args *ctx)
 	struct thread *waker = note_waker(thread, waking);
 	u64 now = bpf_ktime_get_ns();
 	thread->woken = now;
+	thread->limited = is_limited(task);
 	if (!waker || now - thread->since < LONG_WAIT || now < waking->due || settings->walk_one_in > 1)
 		return 0;
 	/* Interrupts are off, and this is in none: no other program of this CPU is at its walk. */

@@ -59,6 +59,8 @@ NOT_INLINED struct thread *register_thread(struct task_struct *task, u32 tid, u3
 	if (owner_changed(task))
 		return 0;
 	__builtin_memset(&fresh, 0, sizeof fresh);
+	if (born)
+		fresh.since = bpf_ktime_get_ns();
 	fresh.number = new_thread_number(bpf_get_smp_processor_id());
 	if (!fresh.number || map_update(MAP(THREADS), &tid, &fresh, BPF_NOEXIST)) {
 		/* While it is attached to, user space may have numbered it since it was looked up. */

@@ -1,9 +1,11 @@
-"""Waits that have ended, with their wakers: from reports of switches to the measurement."""
+"""Waits that have ended, with their wakers, and who had the CPU in waits for one: from reports of
+switches to the measurement."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from hpcd.array_types import U64
 from hpcd.bpf.wire import OTHER_WAKER, Sample, SwitchEvent
 from hpcd.daemon.capture.calls.held_calls import HeldCalls
 from hpcd.daemon.capture.paths.stack_caches import StackCaches
@@ -13,16 +15,17 @@ from hpcd.daemon.capture.records.thread_lines import NO_LINE, ThreadLines
 from hpcd.daemon.naming.other_wakers import OtherWakers
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model.calls import MAX_VALUES
+from hpcd.model.calls import MAX_VALUES, CalledFunction
 from hpcd.model.codes import Waker
-from hpcd.model.waits import AGAIN, WAIT
+from hpcd.model.waits import AGAIN, INTERFERENCE, WAIT
 
-_WAKER, _KIND, _PATH, _FUTEX, _OTHER = map(WAIT.value, ("waker", "kind", "path", "futex", "other"))
+_WAKER, _PATH, _FUTEX = map(WAIT.value, ("waker", "path", "futex"))
 
 
 class WaitRecorder:
-    """Makes calls of :data:`hpcd.model.waits.WAIT` of waits: threads that woke become lines, and
-    ``others`` that did objects."""
+    """Makes calls of :data:`hpcd.model.waits.WAIT` of waits, and of
+    :data:`~hpcd.model.waits.INTERFERENCE` of who had the CPU that threads waited for: threads that
+    woke or ran become lines, and ``others`` that did objects."""
 
     def __init__(
         self,
@@ -35,39 +38,53 @@ class WaitRecorder:
         self._caches = caches
         self._numbered = numbered
         self._others = others
-        self._held = HeldCalls(stand_ins, _PATH)
-        writer.add_function(WAIT)
+        self._waits, self._interference = HeldCalls(stand_ins, _PATH), HeldCalls(stand_ins)
+        for function in WAIT, INTERFERENCE:
+            writer.add_function(function)
 
-    def take(self, waits: EndedWaits) -> None:
-        """Take the waits that ended in a round."""
-        count = len(waits.line)
-        if not count:
-            return
+    def take(self, waits: EndedWaits, interferers: EndedWaits) -> None:
+        """Take the waits that ended in a round, and who had the CPU in waits for one."""
+        if len(waits.line):
+            value = self._values(waits, WAIT, "waker")
+            value[:, _PATH] = np.where(value[:, _WAKER] > 0, waits.path, 0)
+            value[:, _FUTEX] = waits.futex
+            self._waits.add(_calls(waits, WAIT, value))
+        if len(interferers.line):
+            value = self._values(interferers, INTERFERENCE, "thread")
+            self._interference.add(_calls(interferers, INTERFERENCE, value))
+
+    def finished(self, *, last: bool = False) -> list[Calls]:
+        """Return the waits whose paths are finished by now, and at the ``last`` time all."""
+        return self._waits.finished(last=last) + self._interference.finished(last=last)
+
+    def _values(self, rows: EndedWaits, function: CalledFunction, thread: str) -> U64:
+        """``uint64[n, MAX_VALUES]``: the line from 1 of each row's ``thread`` that woke or ran, the
+        kind, and the object of who else did, where ``function`` has them."""
+        count = len(rows.line)
         reports = np.zeros(count, Sample.dtype())
-        other = waits.kind & np.uint16(OTHER_WAKER) > 0
-        thread = np.where(other, np.uint32(0), waits.waker)
-        reports["thread"], reports["event"] = thread, SwitchEvent.SWITCHED_IN
-        _, waker, _, _ = self._caches.look_up(reports, self._numbered)
-        kind = waits.kind & np.uint16(~OTHER_WAKER & 0xFFFF)
-        # A waker that ended long before the woken thread came to a CPU has no line any more.
-        forgotten = (thread > 0) & (waker == NO_LINE)
+        other = rows.kind & np.uint16(OTHER_WAKER) > 0
+        number = np.where(other, np.uint32(0), rows.waker)
+        reports["thread"], reports["event"] = number, SwitchEvent.SWITCHED_IN
+        _, line, _, _ = self._caches.look_up(reports, self._numbered)
+        kind = rows.kind & np.uint16(~OTHER_WAKER & 0xFFFF)
+        # A thread that ended long before the other one came to a CPU has no line any more.
+        forgotten = (number > 0) & (line == NO_LINE)
         if forgotten.any():
             kind = np.where(forgotten, np.uint16(Waker.NOT_SEEN), kind)
         value = np.zeros((count, MAX_VALUES), np.uint64)
         if other.any():
-            of_waker = kind[other] & np.uint16(AGAIN - 1)
-            value[other, _OTHER] = self._others.objects(of_waker, waits.waker[other])
-        value[:, _WAKER] = np.where(waker == NO_LINE, 0, waker.astype(np.uint64) + 1)
-        value[:, _KIND] = kind
-        value[:, _PATH] = np.where(waker == NO_LINE, 0, waits.path)
-        value[:, _FUTEX] = waits.futex
-        self._held.add(
-            Calls(
-                waits.line, waits.time, waits.duration, waits.node,
-                np.full(count, WAIT.id, np.uint16), np.ones(count, np.uint32), value,
+            of_other = kind[other] & np.uint16(AGAIN - 1)
+            value[other, function.value("other")] = self._others.objects(
+                of_other, rows.waker[other]
             )
-        )  # fmt: skip
+        value[:, function.value(thread)] = np.where(line == NO_LINE, 0, line.astype(np.uint64) + 1)
+        value[:, function.value("kind")] = kind
+        return value
 
-    def finished(self, *, last: bool = False) -> list[Calls]:
-        """Return the waits whose paths are finished by now, and at the ``last`` time all."""
-        return self._held.finished(last=last)
+
+def _calls(rows: EndedWaits, function: CalledFunction, value: U64) -> Calls:
+    count = len(rows.line)
+    return Calls(
+        rows.line, rows.time, rows.duration, rows.node,
+        np.full(count, function.id, np.uint16), np.ones(count, np.uint32), value,
+    )  # fmt: skip

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from hpcd.array_types import U16, U32, U64
 from hpcd.bpf.sampler import Sampler
-from hpcd.bpf.wire import Drop, EventHead, EventKind, SwitchEvent, ThreadEvent
+from hpcd.bpf.wire import Drop, EventHead, EventKind, ThreadEvent
 from hpcd.daemon.capture.calls.wait_recorder import WaitRecorder
 from hpcd.daemon.capture.loop.record_writer import RecordWriter
 from hpcd.daemon.capture.paths.deferred_paths import DeferredPaths
@@ -180,17 +180,17 @@ class Collector:
         outcome = account(reports, node, line, cct.struct, periods.struct)
         records, first = outcome.records, outcome.first
         if outcome.strange:
-            stand_in = (reports["event"] != SwitchEvent.SWITCHED_IN) & (node >= cct.count)
+            stand_in = node >= cct.count
             self._count_samples(node[stand_in])
         if outcome.odd:
             periods.count(records)
             first = int(records.value[records.event == 0].sum())
         self.recorded_periods += first
         self.recorded += outcome.samples
-        self.switches += len(reports) - outcome.samples - outcome.woken
+        self.switches += len(reports) - outcome.samples - outcome.beside
         self._records.write(records)
         if self._waits:
-            self._waits.take(outcome.waits)
+            self._waits.take(outcome.waits, outcome.interferers)
 
     def _count_samples(self, stand_in: U32) -> None:
         """Count samples of paths that were deferred."""

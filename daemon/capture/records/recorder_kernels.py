@@ -53,20 +53,22 @@ class Paths(NamedTuple):
 
 
 class EndedWaits(NamedTuple):
-    """``n`` waits that have ended and are not short, with their wakers."""
+    """``n`` waits that have ended and are not short, with their wakers; or ``n`` stretches in which
+    threads waited for a CPU, with those who had it, without ``path`` and ``futex``."""
 
     line: U32
     """u32[n]: trace lines."""
     time: U64
-    """u64[n]: when each line left its CPU, ns."""
+    """u64[n]: when each line left its CPU, or the stretch began, ns."""
     duration: U64
-    """u64[n]: ns until it was woken."""
+    """u64[n]: ns until it was woken, or of the stretch."""
     node: U32
     """u32[n]: the call path that it left in."""
     waker: U32
-    """u32[n]: numbers of the threads that woke, 0 of others."""
+    """u32[n]: numbers of the threads that woke or ran, 0 of others."""
     kind: U16
-    """u16[n]: :class:`hpcd.model.codes.Waker`."""
+    """u16[n]: :class:`hpcd.model.codes.Waker`, or of stretches ``Interferer``; perhaps plus
+    :data:`hpcd.bpf.wire.OTHER_WAKER`."""
     path: U32
     """u32[n]: call paths of wakers, 0 where not known."""
     futex: U64
@@ -106,8 +108,9 @@ class BatchOutcome(NamedTuple):
     strange: int
     """Reports of nodes that are not in the tree."""
     waits: EndedWaits
-    woken: int
-    """Reports of call paths of wakers."""
+    interferers: EndedWaits
+    beside: int
+    """Reports of call paths of wakers, and of who ran while a thread waited for a CPU."""
 
 
 def gather_paths(stacks: list[bytes], spans: U64, known: CStructure) -> Paths:
@@ -209,12 +212,14 @@ def record_reports(
     n = len(reports)
     room, outcome = empty_columns(3 * n), _no_outcome()
     memory, waits = scratch(kernels.report_bytes(n)), _wait_room(n)
+    interferers = _wait_room(n)
     if not kernels.record_reports(
         reports, n, node, line, times, tree, periods, memory, as_structure(room),
-        structure("wait_columns", **waits._asdict()), outcome,
+        structure("wait_columns", **waits._asdict()),
+        structure("wait_columns", **interferers._asdict()), outcome,
     ):  # fmt: skip
         raise ValueError("a report of an event or a trace line that there is not")
-    return _outcome(room, outcome, waits)
+    return _outcome(room, outcome, waits, interferers)
 
 
 def cut_lines(line: U32, until: I64, lost: Mask, times: CStructure) -> BatchOutcome:
@@ -244,11 +249,14 @@ def _no_outcome() -> CStructure:
     return structure("outcome")
 
 
-def _outcome(room: Columns, outcome: CStructure, waits: EndedWaits = NO_WAITS) -> BatchOutcome:
+def _outcome(
+    room: Columns, outcome: CStructure, waits: EndedWaits = NO_WAITS,
+    interferers: EndedWaits = NO_WAITS,
+) -> BatchOutcome:  # fmt: skip
     counts = outcome.pointer
     rows = RecordBatch(*first_rows(room, counts.records))
     rest = RecordBatch(*last_rows(room, len(room[0]) - counts.shorts))
-    ended = waits.first(counts.waits)
     return BatchOutcome(
-        rows, rest, counts.samples, counts.odd, counts.first, counts.strange, ended, counts.woken
-    )
+        rows, rest, counts.samples, counts.odd, counts.first, counts.strange,
+        waits.first(counts.waits), interferers.first(counts.interferers), counts.beside,
+    )  # fmt: skip

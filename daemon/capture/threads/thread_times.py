@@ -112,7 +112,7 @@ class ThreadTimes:
     """The state of every living trace line; turns reports into records of samples and waits.
 
     ``first`` is the number :func:`wait_events` begin at, ``threshold_ns`` the duration from which a
-    wait is recorded by itself, ``lost_node`` the call path of times whose reports were lost. 73
+    wait is recorded by itself, ``lost_node`` the call path of times whose reports were lost. 89
     bytes a line; those of lines that end are used again.
     """
 
@@ -134,6 +134,8 @@ class ThreadTimes:
         self._waited: I64 = np.zeros(256, np.int64)
         self._waited_at: U32 = np.zeros(256, np.uint32)
         self._again: U8 = np.zeros(256, np.uint8)
+        self._ready: I64 = np.zeros(256, np.int64)
+        self._came: I64 = np.zeros(256, np.int64)
         self._kind: U16 = np.zeros(256, np.uint16)
         self._short: list[RecordBatch] = []
         self._group: U16 = np.zeros(256, np.uint16)
@@ -166,7 +168,9 @@ class ThreadTimes:
         self._time[slot] = self._begun[slot] = self._left[slot] = time
         self._kind[slot] = kind
         self._node[slot] = node
-        for column in (self._woken_by, self._futex, self._waited, self._again):
+        for column in (
+            self._woken_by, self._futex, self._waited, self._again, self._ready, self._came,
+        ):  # fmt: skip
             column[slot] = 0
         self._group[slot] = self._group_of(job, uid)
 
@@ -287,7 +291,8 @@ class ThreadTimes:
                 "times", slot_of=self._slot_of, lines=len(self._slot_of), time=self._time,
                 left=self._left, kind=self._kind, node=self._node, group=self._group,
                 woken_by=self._woken_by, futex=self._futex, waited=self._waited,
-                waited_at=self._waited_at, again=self._again, slots=len(self._time),
+                waited_at=self._waited_at, again=self._again, ready=self._ready, came=self._came,
+                slots=len(self._time),
                 sums=self._sums, groups=len(self._sums), until_woken=_UNTIL_WOKEN,
                 once_runnable=_ONCE_RUNNABLE, threshold=self._threshold, first=self.first,
                 runnable=self.first + WaitEvent.RUNNABLE, lost=self.first + WaitEvent.LOST,
@@ -334,7 +339,7 @@ class ThreadTimes:
             self._struct = None
             for name in (
                 "_line", "_time", "_begun", "_left", "_node", "_kind", "_group", "_woken_by",
-                "_futex", "_waited", "_waited_at", "_again",
+                "_futex", "_waited", "_waited_at", "_again", "_ready", "_came",
             ):  # fmt: skip
                 column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros_like(column)]))

@@ -463,6 +463,8 @@ struct times {
 	uint32_t *waited_at;           /* call path of that wait */
 	uint8_t *again;                /* whether the present one began in the same place, straight after */
 	uint64_t *futex;               /* futex that each slot's line sleeps on, as struct sample has it */
+	int64_t *ready;                /* ns since when each slot's line could run, up to whom it is known that others did */
+	int64_t *came;                 /* ns at which it then came to a CPU */
 	const uint16_t *group;         /* user and job of each slot */
 	int64_t slots;                 /* number of slots */
 	int64_t *sums;                 /* ns on a CPU, blocked, runnable and not known of each group */
@@ -487,11 +489,13 @@ struct outcome {
 	int64_t first;   /* samples of the first event */
 	int64_t strange; /* reports of nodes that are not in the tree */
 	int64_t waits;   /* waits that have ended, and are not short */
-	int64_t woken;   /* reports of call paths of wakers */
+	int64_t beside;  /* reports of call paths of wakers, and of who ran instead */
+	int64_t interferers; /* stretches of waiting for a CPU that others had */
 };
 
 /* Waits that have ended, from when a line left its CPU until it was woken, and by whom: a thread's number (0: no
- * recorded one), and bpf/programs/records.h:enum waker. */
+ * recorded one), and bpf/programs/records.h:enum waker. Or stretches in which a line could run, and who did: a thread's
+ * number and enum interferer; without path and futex. */
 struct wait_columns {
 	uint32_t *line;     /* trace line of each wait */
 	uint64_t *time;     /* ns at which it left its CPU */
@@ -518,7 +522,8 @@ void note_newest(const uint32_t *line, const uint64_t *time, int64_t n, uint64_t
 int64_t report_bytes(int64_t n);
 bool record_reports(const struct sample *reports, int64_t n, const uint32_t *node, const uint32_t *line,
 		    const struct times *times, const struct tree *tree, const struct periods *periods, uint8_t *memory,
-		    const struct record_columns *out, const struct wait_columns *waits, struct outcome *outcome);
+		    const struct record_columns *out, const struct wait_columns *waits,
+		    const struct wait_columns *interferers, struct outcome *outcome);
 void cut_lines(const uint32_t *line, const int64_t *until, const uint8_t *lost, int64_t n, const struct times *times,
 	       const struct record_columns *out, struct outcome *outcome);
 int64_t sum_bytes(int64_t n);

@@ -20,6 +20,12 @@
 /* Reports are prefetched this many ahead: those of a large round are in no near cache. */
 #define AHEAD 12
 
+/* Whether a report names a stack: others say who woke a thread or had its CPU in its place. */
+static inline bool has_path(uint16_t event)
+{
+	return event != SWITCHED_IN && event != RAN_INSTEAD;
+}
+
 /* Finds each report's node, by the nodes and generations that the caches hold (at least one), and its line, by
  * a table of threads' numbers and lines (a power of two of slots, 0: free). Returns the number of reports with
  * a stack that no cache holds; their positions are in missing. Those of unknown threads get NO_LINE; unknown is
@@ -35,13 +41,13 @@ int64_t look_up(const struct sample *reports, int64_t n, const uint32_t *all_hel
 	for (int64_t at = 0; at < n; at++) {
 		const struct sample *report = &reports[at];
 		/* No processor predicts which threads arrive: the first cache is read for them, too. */
-		bool there = report->cache < caches, arrives = report->event == SWITCHED_IN;
+		bool there = report->cache < caches, walked = has_path(report->event);
 		const uint32_t *stack = held[(uint64_t)(there ? report->cache : 0) << slot_bits |
 					     (report->stack & ((1u << slot_bits) - 1))];
 		bool held_now = there & (stack[1] == report->stack >> slot_bits);
-		node[at] = stack[0] & -(uint32_t)(held_now & !arrives);
+		node[at] = stack[0] & -(uint32_t)(held_now & walked);
 		missing[absent] = at;
-		absent += !held_now & !arrives;
+		absent += !held_now & walked;
 		uint64_t slot = (report->thread * 0x9E3779B97F4A7C15ull >> 32) & mask;
 		while (threads[slot][0] && threads[slot][0] != report->thread)
 			slot = (slot + 1) & mask;
@@ -68,12 +74,12 @@ static inline void count_nodes(const struct sample *reports, int64_t n, const ui
 {
 	int64_t whole = 0;
 	for (int64_t at = 0; at < n; at++) {
-		bool has_path = reports[at].event != SWITCHED_IN, there = node[at] < tree->count;
-		outcome->strange += !there & has_path;
+		bool walked = has_path(reports[at].event), there = node[at] < tree->count;
+		outcome->strange += !there & walked;
 		if (tree->endings[there ? node[at] : 0])
-			tree->samples[node[at]] += has_path;
+			tree->samples[node[at]] += walked;
 		else
-			whole += there & has_path;
+			whole += there & walked;
 	}
 	tree->samples[0] += whole;
 }
@@ -184,6 +190,16 @@ static inline void put_wait(struct output *output, uint32_t line, int64_t *sum, 
 			     stop - ready);
 }
 
+/* Since when a slot's line that left its CPU this way could run, if it came to one now and was woken then (0: that was
+ * not seen), and is accounted for up to `before`. */
+static inline int64_t ready_since(const struct times *times, int64_t slot, uint16_t how, int64_t before, int64_t woken,
+				  int64_t now)
+{
+	if (how == OUT_RUNNABLE || how == BORN)
+		return times->left[slot];
+	return woken > 0 ? at_most(at_least(woken, before), now) : now;
+}
+
 /* Writes the time [begin, end) of a line whose reports of it were lost: the thread ran, or it waited. */
 static inline void put_lost(struct output *output, uint32_t line, int64_t *sum, int64_t begin, int64_t end)
 {
@@ -215,6 +231,28 @@ static inline void put_waker(const struct wait_columns *to, struct outcome *outc
 	outcome->waits++;
 }
 
+/* Writes who had the CPU for a part of the last time that a line waited for one, as long as there is time left that
+ * nobody had. */
+static inline void put_interferer(const struct wait_columns *to, struct outcome *outcome, const struct times *times,
+				  uint32_t line, int64_t slot, const struct sample *report)
+{
+	int64_t ready = times->ready[slot], at = outcome->interferers;
+	int64_t duration = at_most(at_least((int64_t)report->value, 0), times->came[slot] - ready);
+	outcome->beside++;
+	if (duration <= 0)
+		return;
+	times->ready[slot] = ready + duration;
+	to->line[at] = line;
+	to->time[at] = ready;
+	to->duration[at] = duration;
+	to->node[at] = times->node[slot];
+	to->waker[at] = report->stack;
+	to->kind[at] = report->cache;
+	to->path[at] = 0;
+	to->futex[at] = 0;
+	outcome->interferers++;
+}
+
 /* Bytes of memory that n reports take. */
 int64_t report_bytes(int64_t n)
 {
@@ -236,12 +274,13 @@ static bool can_record(const struct sample *reports, int64_t n, const uint32_t *
 }
 
 /* Accounts for reports, all of which have a line, and writes their samples and waits as records by line and
- * time, in columns with room for 3 n; short waits from their end on backwards; and who ended the other waits, in
- * columns with room for n. Samples' values are as take_samples has them. False, with nothing changed, if a line
+ * time, in columns with room for 3 n; short waits from their end on backwards; who ended the other waits, and who had
+ * the CPU meanwhile, in columns with room for n each. Samples' values are as take_samples has them. False, with nothing changed, if a line
  * has no state or an event is out of range. */
 bool record_reports(const struct sample *reports, int64_t n, const uint32_t *node, const uint32_t *line,
 		    const struct times *times, const struct tree *tree, const struct periods *periods, uint8_t *memory,
-		    const struct record_columns *out, const struct wait_columns *waits, struct outcome *outcome)
+		    const struct record_columns *out, const struct wait_columns *waits,
+		    const struct wait_columns *interferers, struct outcome *outcome)
 {
 	struct output output = {out, times, .shortest = out->n};
 	struct sorting room = sorting_for(memory, n);
@@ -265,7 +304,11 @@ bool record_reports(const struct sample *reports, int64_t n, const uint32_t *nod
 			uint16_t event = report->event;
 			if (event == WOKEN) {
 				times->woken_by[slot] = node[from];
-				result.woken++;
+				result.beside++;
+				continue;
+			}
+			if (event == RAN_INSTEAD) {
+				put_interferer(interferers, &result, times, number, slot, report);
 				continue;
 			}
 			/* Pieces of an open wait may have been written beyond a report that was under way. */
@@ -275,12 +318,16 @@ bool record_reports(const struct sample *reports, int64_t n, const uint32_t *nod
 			int64_t woken = arrives ? (int64_t)report->value : 0;
 			if (woken < times->left[slot] - WOKEN_BEFORE)
 				woken = 0;
+			times->ready[slot] = times->came[slot] = now;
 			if (report->flags & REPORTS_LOST) {
 				put_lost(&output, number, sum, before, now);
 			} else if (!left && did <= SWITCHED_IN) {
 				sum[0] += now - before;
 			} else {
 				put_wait(&output, number, sum, before, now, woken, left ? OUT_SLEEPING : did, path);
+				if (arrives)
+					times->ready[slot] = ready_since(times, slot, left ? OUT_SLEEPING : did,
+									 before, woken, now);
 				if (arrives && did > OUT_RUNNABLE && did != BORN)
 					put_waker(waits, &result, times, number, slot, now, woken, report);
 			}

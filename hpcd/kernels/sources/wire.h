@@ -22,6 +22,7 @@ enum switch_event {
 	OUT_FAULT = 21,
 	OUT_STOPPED = 22,
 	WOKEN = 23,
+	RAN_INSTEAD = 24,
 };
 
 enum unwind_status {

@@ -551,6 +551,23 @@ def test_to_wait_for_who_is_late_for_want_of_a_cpu_is_no_loss(tmp_path: Path) ->
             assert ("communication" in [finding.kind for finding in findings(db)]) == lost
 
 
+def test_who_has_the_cpus_is_named(tmp_path: Path) -> None:
+    for who, least, words in (
+        ("stress 4711", 0.6, ", while stress 4711 ran"),
+        ("stress 4711", 0.4, ""),
+        ("1", 0.6, ""),
+    ):
+        steps: dict[int, list[Step]] = {
+            0: [("main/work", "cpu", 1.0), ("main/work", f"runnable by {who}", least),
+                ("main/work", "runnable", 1 - least)],
+            1: [("main/work", "cpu", 2.0)],
+        }  # fmt: skip
+        path = make(tmp_path / f"{who}{least}", steps, size=0, threads=True)
+        with hpcd.analysis.open(path) as db:
+            (said,) = (one for one in findings(db) if one.kind in ("runnable", "outside"))
+            assert words in said.text and (words or " ran" not in said.text)
+
+
 def test_who_asks_by_a_pipe_waits_for_the_answer(tmp_path: Path) -> None:
     """However long that takes; who reads what nobody asked for has nothing to do."""
     read = "main/read/kernel:pipe_read"

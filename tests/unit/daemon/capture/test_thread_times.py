@@ -19,7 +19,15 @@ from hpcd.daemon.capture.records.thread_lines import NO_LINE, ThreadLines
 from hpcd.daemon.capture.threads.thread_times import BORN, ThreadTimes, WaitEvent
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.measurement.reader import open_measurement
-from tests.support.report_streams import PERIOD, columns, lines_of, record, recorded, records_of
+from tests.support.report_streams import (
+    PERIOD,
+    columns,
+    lines_of,
+    outcome_of,
+    record,
+    recorded,
+    records_of,
+)
 
 FIRST = 3
 LINES = 5
@@ -54,7 +62,8 @@ class PlainTimes:
         switches since the one before are not known."""
         line, time, node, kind, value = row
         before, did, path, _ = self.lines[line]
-        if kind == SwitchEvent.WOKEN:  # where another was: nothing of this line's time
+        # Where another was, or who ran: nothing of this line's time.
+        if kind in (SwitchEvent.WOKEN, SwitchEvent.RAN_INSTEAD):
             return
         if kind < FIRST:
             yield row
@@ -161,6 +170,55 @@ def test_times_are_accounted_for(seed: int, n: int) -> None:
     assert sums == {key: value for key, value in plain.short.items() if value}
     for job, spent in times.jobs().items():
         assert spent._asdict() == {what: plain.spent[job, what] / 1e9 for what in spent._fields}
+
+
+@given(seed=st.integers(0, 1 << 30), n=st.integers(1, 80))
+@settings(max_examples=60)
+def test_others_ran_no_longer_than_lines_could_run(seed: int, n: int) -> None:
+    random = np.random.default_rng(seed)
+    times = ThreadTimes(FIRST, 0, LOST_NODE)
+    for line in range(LINES):
+        times.begin(line, 10**12, (SwitchEvent.SWITCHED_IN, BORN)[line & 1], 9)
+    ran = 0
+    for _ in range(2):
+        line, time, kind, value, node, flags = random_reports(random, n)
+        kind[random.random(n) < 0.4] = SwitchEvent.RAN_INSTEAD
+        value[kind == SwitchEvent.RAN_INSTEAD] >>= np.uint64(random.integers(10, 40))
+        ran += int(
+            outcome_of(times, line, time, kind, value, node, flags).interferers.duration.sum()
+        )
+    assert ran / 1e9 <= times.totals(0).runnable
+
+
+def test_who_ran_instead_has_the_time_that_a_line_could_run() -> None:
+    times = ThreadTimes(FIRST, 0)
+    times.begin(0, 0, SwitchEvent.SWITCHED_IN, 1)
+    parts = []
+    came, instead = SwitchEvent.SWITCHED_IN, SwitchEvent.RAN_INSTEAD
+    for reports in (
+        # Preempted for 500 ns: one ran for 300, another for 200 and more than that.
+        [(1000, SwitchEvent.OUT_RUNNABLE, 0, 0), (1500, came, 0, 0), (1500, instead, 300, 0)],
+        # The reports of one wait may be in two rounds.
+        [(1500, instead, 900, 0)],
+        # Asleep for 100 ns, runnable for 400.
+        [(2000, SwitchEvent.OUT_SLEEPING, 0, 0), (2500, came, 2100, 0), (2500, instead, 400, 0)],
+        # Who woke it was not seen, or what it did before was lost: nothing is known to have been
+        # time for which it could run.
+        [(3000, SwitchEvent.OUT_SLEEPING, 0, 0), (3500, came, 0, 0), (3500, instead, 400, 0)],
+        [(4500, came, 4100, ReportFlag.LOST), (4500, instead, 400, 0)],
+    ):
+        time, kind, value, flags = (
+            np.array(column, np.uint64) for column in zip(*reports, strict=True)
+        )
+        outcome = outcome_of(
+            times, np.zeros(len(time), np.uint32), time, kind.astype(np.uint16), value,
+            np.full(len(time), 5, np.uint32), flags.astype(np.uint32), stack=7, cache=2,
+        )  # fmt: skip
+        who = outcome.interferers
+        assert outcome.beside == np.count_nonzero(kind == instead)
+        assert (who.waker == 7).all() and (who.kind == 2).all() and (who.node == 5).all()
+        parts += list(zip(who.time.tolist(), who.duration.tolist(), strict=True))
+    assert parts == [(1000, 300), (1300, 200), (2100, 400)]
 
 
 def test_reports_that_cannot_be_change_nothing() -> None:
