@@ -18,7 +18,7 @@ from hpcd.analysis.findings.cpu_demand import CpuDemand, measure_demand
 from hpcd.analysis.findings.places import Places
 from hpcd.analysis.findings.wait_roots import WaitRoots
 from hpcd.analysis.parallel.ranks import has_ranks
-from hpcd.analysis.profile.interferers import Interferer, interferers
+from hpcd.analysis.profile.interferers import InterfererTime, interferers
 from hpcd.analysis.profile.process_tree import (
     parents,
     processes_by_start,
@@ -124,7 +124,7 @@ class TimeUse:
         return measure_demand(self._db, lines, float(self.seconds(Use.RUNNABLE).sum()))
 
     @cached_property
-    def interferer(self) -> Interferer | None:
+    def interferer(self) -> InterfererTime | None:
         """The one that had most of the CPUs that counted threads waited for; None: not known."""
         chosen = np.zeros(len(self._db.lines), bool)
         chosen[self.lines] = True

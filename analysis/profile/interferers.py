@@ -40,7 +40,7 @@ _NONE, _OWN = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Interferer:
+class InterfererTime:
     """Somebody who had CPUs for ``seconds`` while threads waited for them. ``name`` is that of a
     process, with its pid, or of a kernel thread, and empty of other kinds."""
 
@@ -66,7 +66,7 @@ def interferers(
     lines: Mask,
     nodes: Mask | None = None,
     windows: Sequence[tuple[int, int]] = (),
-) -> list[Interferer]:
+) -> list[InterfererTime]:
     """Return who ran while the trace ``lines`` ``bool[lines]`` waited for a CPU, ``waited`` seconds
     in all, in contexts ``nodes`` ``bool[nodes]`` (None: in all), within ``windows`` that do not
     overlap (none: at any time); those who had it longest first.
@@ -96,7 +96,9 @@ def interferers(
         seconds[who] = seconds.get(who, 0.0) + total / 1e9
     not_seen = InterfererKind.NOT_SEEN, ""
     seconds[not_seen] = max(waited - sum(seconds.values()) + seconds.get(not_seen, 0.0), 0.0)
-    rows = [Interferer(kind, name, total) for (kind, name), total in seconds.items() if total > 0]
+    rows = [
+        InterfererTime(kind, name, total) for (kind, name), total in seconds.items() if total > 0
+    ]
     return sorted(rows, key=lambda row: (-row.seconds, row.kind, row.name))
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,40 +10,14 @@ import pytest
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.findings.facts import Facts
 from hpcd.daemon.access.processes import control_groups
-from hpcd.daemon.targets.control_groups import cpu_hierarchy
 from hpcd.daemon.targets.cpu_limits import CpuLimits
+from tests.support.limited_group import MOVES, limited
 from tests.support.recorded import hpcd, record
 
 pytestmark = pytest.mark.root
 
-# Moves itself into the group, as systemd-run does, and works as another program: for 3 s at least,
-# of which each millisecond on a CPU is followed by nine without.
-MOVES = 'echo $$ > "$0/cgroup.procs" && exec "$1" -c "$2"'
+# Works for 3 s at least, of which each millisecond on a CPU is followed by nine without.
 WORKS = "import time\nwhile time.process_time() < 0.3: pass"
-
-
-@contextlib.contextmanager
-def limited(name: str) -> Iterator[Path]:
-    """A control group that may use a millisecond in ten, below one without a limit."""
-    hierarchy = cpu_hierarchy()
-    if hierarchy is None:
-        pytest.skip("no control groups with limits here")
-    group = hierarchy.root / name / "limited"
-    try:
-        group.mkdir(parents=True)
-        if hierarchy.controller:
-            (group / "cpu.cfs_period_us").write_text("10000")
-            (group / "cpu.cfs_quota_us").write_text("1000")
-        else:
-            (group.parent / "cgroup.subtree_control").write_text("+cpu")
-            (group / "cpu.max").write_text("1000 10000")
-    except OSError as error:
-        pytest.skip(f"no group can be made here: {error}")
-    try:
-        yield group
-    finally:
-        group.rmdir()
-        group.parent.rmdir()
 
 
 def throttled(group: Path) -> float:

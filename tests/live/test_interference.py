@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hpcd.analysis.profile.interferers import InterfererKind
-from tests.live.test_cpu_limits import MOVES, limited
+from tests.support.limited_group import MOVES, limited
 from tests.support.recorded import hpcd, record
 
 pytestmark = pytest.mark.root
