@@ -51,20 +51,22 @@ static __attribute__((noinline)) long look_at_area(struct task_struct *task, str
 	return 0;
 }
 
-/* Finds out where the interpreter's library lies, if the thread is in its code: addresses of the process are known then. */
-NOT_INLINED int place_library(struct walk *w, struct python *known)
+/* Finds out where the interpreter's library lies, if the thread is in its code: addresses of the process are known then.
+ * Their entry is made in the chain's memory, as there is none left on the stack. */
+NOT_INLINED int place_library(struct walk *w, struct python *known, struct python_chain *chain)
 {
-	if (!known)
+	if (!w || !known || !chain)
 		return 0;
 	struct library_search search = {known->library, known->library_device, 0};
+	struct python *python = (struct python *)chain->word;
 	u32 tgid = w->tgid;
 	find_area(this_task_btf(), w->ip, look_at_area, &search, 0);
 	if (!search.base)
 		return 0;
-	struct python python = *known;
-	python.library = 0;
-	place_python(&python, search.base);
-	map_update(MAP(PYTHONS), &tgid, &python, 0);
+	*python = *known;
+	python->library = 0;
+	place_python(python, search.base);
+	map_update(MAP(PYTHONS), &tgid, python, 0);
 	return 0;
 }
 
@@ -81,7 +83,7 @@ __attribute__((noinline)) int take_python(u32 context)
 	if (!taking.python || !thread || thread_pointer(&chain->pointer))
 		return 0;
 	if (READ_AGAIN(taking.python->library)) {
-		place_library(w, taking.python);
+		place_library(w, taking.python, chain);
 		taking.python = map_lookup(MAP(PYTHONS), &tgid);
 		if (!taking.python || READ_AGAIN(taking.python->library))
 			return 0;

@@ -32,17 +32,15 @@ struct python {
 	u32 instructions; /* in a code object: its first instruction; 0: frames have an index, not an address */
 	u32 thread_interpreter, interpreter_gil; /* in a thread's state, and in an interpreter: where the next leads to */
 	u64 gil;          /* address of the GIL; 0: each interpreter has its own's */
-	/* The inode of the library that addresses count from, whose place in the process is not known yet; 0: they are the
-	 * process's. */
-	u64 library;
-	u32 library_device;
-	u32 unused; /* 0 */
+	u64 library;      /* inode of the library that addresses count from until it is placed; 0: they are the process's */
+	u32 library_device; /* its file system's */
+	u32 unused;       /* 0 */
 };
 
 /* A program's file, as one user's processes run it: CPython is recognised by memory of theirs. */
 struct python_program {
-	u64 inode;
-	u32 device, user;
+	u64 inode; /* of the file */
+	u32 device, user; /* of its file system; of its processes */
 };
 
 /* struct _gil_runtime_state, 3.9 to 3.15: its pthread_cond_t cond. A thread that waits for the GIL sleeps on one of its words
