@@ -3,10 +3,15 @@
 #ifndef HPCD_THREADS_LIFECYCLE_H
 #define HPCD_THREADS_LIFECYCLE_H
 
-#include "runtimes/python_programs.h"
+#include "runtimes/python_maps.h"
 #include "paths/call_path.h"
 #include "paths/copies.h"
 #include "threads/owner.h"
+#ifdef HPCD_OBJECT /* bcc's programs take no Python frames */
+#include "runtimes/python_programs.h"
+#else
+#define begin_python(task, tgid)
+#endif
 #include "threads/threads.h"
 
 SECTION("raw_tp/")
