@@ -60,6 +60,7 @@ def check_database(path: Path) -> list[Defect]:
                 wrong += _check_metrics(db, len(db.trace) - ends)
                 wrong += _check_tables(db)
                 wrong += _check_calls(db)
+                _ = db.waits, db.interference  # checked as they are opened
                 in_content = [Defect(str(path), what) for what in wrong]
         except FormatError as error:
             in_content = [Defect(str(path), str(error))]

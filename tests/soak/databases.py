@@ -24,7 +24,7 @@ from hpcd.viewer.server.query_params import QueryParameters
 from tests.soak.confined import describe, run_command, run_confined
 from tests.support.called import ranks_that_call
 from tests.support.database_mutants import DatabaseMutants
-from tests.support.made import TWO_RANKS, make
+from tests.support.made import TWO_RANKS, Step, make
 from tests.support.viewer import eight_ranks
 
 ROUNDS = 10_000
@@ -43,11 +43,23 @@ _VERBS: list[tuple[str, ...]] = [
     ("compare", "DB", "--phases"),
     ("annotate", "DB", "main"), ("stacks", "DB", "--at", "0.3"),
     ("stacks", "DB", "--at", "0.5", "--json"),
+    ("report", "DB", "--waits-for"), ("report", "DB", "--wait-at", "101@0.2", "--waits-for"),
+    ("report", "DB", "--by", "interferer"), ("critical-path", "DB"),
+    ("critical-path", "DB", "--json", "--from", "0.1"), ("what-if", "DB"),
+    ("what-if", "DB", "--faster", "solve=50%", "--json"), ("openmp", "DB"),
     *(("render", "DB", "--view", view, "-o", "OUT.png", "--width", "99", "--height", "50")
       for view in VIEWS),
     *(("export", "DB", "--format", format, "-o", f"OUT.{format}")
       for format in ("collapsed", "speedscope", "pprof", "firefox", "perfetto", "csv")),
 ]  # fmt: skip
+_WAITS: dict[int, list[Step]] = {
+    0: [("main/solve", "cpu", 0.2), ("main/solve", "runnable by 1", 0.05),
+        ("main/Wait/k_futex", "blocked by 2", 0.1), ("main/solve", "cpu", 0.05)],
+    1: [("main/Wait/k_futex", "blocked by TIMER", 0.2), ("main/solve", "cpu", 0.1),
+        ("main/Wait/k_futex", "blocked by 0", 0.1)],
+    2: [("main/solve", "cpu", 0.15), ("main/solve", "runnable by stress 4711", 0.1),
+        ("main/Wait/k_futex", "blocked by 0", 0.1)],
+}  # fmt: skip
 _USAGE, _PLATFORM = 2, 5
 _FEW, _SOME = 2, 8
 """Verbs that are tried on a damaged database, and on one that is sound."""
@@ -62,13 +74,15 @@ def run(rounds: int, seed: int) -> list[str]:
 
 
 def _models(folder: Path) -> list[Path]:
-    """Two databases: ranks that wait and call, and many short measurements in a part."""
+    """Three databases: many short measurements in a part, threads that wait for one another and for
+    CPUs, and ranks that wait and call."""
     eight_ranks(folder)
     ranks_that_call(folder)
     make(folder / "made", TWO_RANKS, job="")
     several = [folder / "m", folder / "rank0", folder / "rank7", folder / "made-m"]
     merge(several, folder / "several", workers=1)
-    return [folder / "several", folder / "called.db"]
+    make(folder / "waits", _WAITS, size=0, threads=True)
+    return [folder / "several", folder / "waits", folder / "called.db"]
 
 
 class _Databases:

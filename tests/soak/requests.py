@@ -8,6 +8,7 @@ or tell of a file that is not the page's.
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import random
 import socket
@@ -100,7 +101,7 @@ def attack(url: str, rounds: int, seed: int) -> list[str]:
     host, token = _where(url)
     connection = http.client.HTTPConnection(host, timeout=60)
     connection.request("GET", "/api/v1/db/run.db/selection", headers={"x-hpcd-token": token})
-    if connection.getresponse().read() != b'{"count":8,"lines":8,"of":8}':
+    if json.loads(connection.getresponse().read())["count"] != 8:
         findings.append("it no longer answers")
     return findings
 

@@ -72,7 +72,7 @@ def make(
     writer = MeasurementWriter(measurement, Host("h", "b", "6", "x86_64", 2), options={})
     writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 1000))
     writer.add_event(Event(1, "blocked", "ns", 1.0, "blocked_time", interval=True))
-    if any(kind == "runnable" for steps in ranks.values() for _, kind, _ in steps):
+    if any(kind.startswith("runnable") for steps in ranks.values() for _, kind, _ in steps):
         writer.add_event(Event(2, "runnable", "ns", 1.0, "runnable_time", interval=True))
     writer.add_module(Module(PROGRAM, ModuleKind.JIT, program, process=0))
     writer.add_module(Module(LIBRARY, ModuleKind.JIT, library, process=1))

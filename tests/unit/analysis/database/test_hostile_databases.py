@@ -23,6 +23,7 @@ from hpcd.measurement.segments import measurement_size
 from hpcd.viewer.pictures import VIEWS
 from tests.support.called import ranks_that_call
 from tests.support.hostile_databases import ask, change_tables, copy_of, mend
+from tests.support.made import Step, make
 from tests.support.random_measurements import write_measurement
 from tests.support.viewer import eight_ranks
 
@@ -269,6 +270,34 @@ def test_columns_out_of_range_are_refused(
     refused("report", lying, *(("--metric", "cpu_time") if "total-1" in column else ()))
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "question"),
+    [
+        ("waits/time.npy", (1 << 63) - 1, "--waits-for"),
+        ("waits/node.npy", 1 << 30, "--waits-for"),
+        ("waits/value-1.npy", 60, "--waits-for"),
+        ("interference/duration.npy", -1, "--by interferer"),
+        ("interference/value-0.npy", 9, "--by interferer"),
+        ("interference/value-2.npy", 9, "--by interferer"),
+    ],
+)
+def test_waits_out_of_range_are_refused(
+    tmp_path: Path, column: str, value: int, question: str
+) -> None:
+    steps: dict[int, list[Step]] = {
+        0: [("main/solve", "runnable by stress 4711", 0.1), ("main/k_wait", "blocked by 1", 0.1)],
+        1: [("main/solve", "runnable by 0", 0.1), ("main/solve", "cpu", 0.1)],
+    }
+    lying = make(tmp_path / "db", steps, size=0, threads=True)
+    assert ask("check", lying).returncode == 0
+    values = np.load(lying / column)
+    values[0] = value
+    np.save(lying / column, values)
+    mend(lying)
+    refused("check", lying)
+    refused("report", lying, *question.split())
+
+
 def test_records_of_a_part_without_events_are_refused(database: Path, tmp_path: Path) -> None:
     lying = copy_of(database, tmp_path / "db")
     write_measurement(tmp_path / "m")
@@ -354,7 +383,7 @@ _TEXTS = """
 _QUESTIONS = (
     "report", "report --view flat", "report --by thread", "report --by module", "report --csv",
     "report --hot-path", "imbalance", "stacks --at 0.1", "calls", "messages", "memory", "check",
-    "report --waits-for", "critical-path", "what-if",
+    "report --waits-for", "report --by interferer", "critical-path", "what-if",
 )  # fmt: skip
 
 
