@@ -61,7 +61,7 @@ def _write(selection: ExportSelection, path: Path, errors: LibraryErrors) -> Non
         _otf2.SUBSTRATE_POSIX, _otf2.COMPRESSION_NONE,
     )  # fmt: skip
     # The library keeps no reference to these.
-    callbacks = _otf2.FlushCallbacks(pre_flush=lambda *_: _otf2.FLUSH, post_flush=None)
+    callbacks = _otf2.FlushCallbacks(pre_flush=_flush, post_flush=None)
     _otf2.Archive_SetFlushCallbacks(archive, callbacks, None)
     memory = LibraryMemory()
     memory.attach(archive)
@@ -113,6 +113,10 @@ def _write_phases(archive: Any, phases: ExportedPhases, lines: I64) -> None:
 def _c_text(text: str) -> str:
     """Return ``text`` as the library can write it: its strings end with a NUL."""
     return utf8(text).replace("\0", "\\x00")
+
+
+def _flush(*_: object) -> Any:
+    return _otf2.FLUSH
 
 
 class _EventWriter:

@@ -27,6 +27,7 @@ ELSEWHERE = {
     "results": "live/test_profile.py",
     "doctor": "unit/cli/test_cli.py",
     "list": "live/test_jobs.py",
+    "openmp": "live/test_openmp.py",
     "top": "live/test_top.py",
     "stacks": "live/test_stacks.py",
     "attach": "live/test_attach.py",

@@ -303,8 +303,6 @@ def test_connections_without_requests_are_counted(service: Start) -> None:
     numbers = [re.search(r" count=(\d+)", line) for line in lines]
     assert sum(int(number[1]) if number else 1 for number in numbers) >= count
     assert len(lines) < count / 10
-    # 50 at once, and more than that as their time comes, not all.
-    assert [line for line in lines if 'why="too many requests"' in line]
 
 
 def test_many_requests_delay_their_user_alone(service: Start) -> None:

@@ -166,7 +166,7 @@ def test_more_stacks_wait_than_there_is_memory_for_as_they_are(
         waiting.finish_paths(1000)
         copies.append(copy)
     assert waiting.waiting == 40 and waiting.waiting_for_tables
-    assert waiting.counts.no_room == 0
+    assert waiting.counts["no_room"] == 0
     walks.ready = True
     known.clear()  # what is long ago is forgotten while a table is made
     assert not waiting.finish_paths(1000), "no table has come"
@@ -174,7 +174,7 @@ def test_more_stacks_wait_than_there_is_memory_for_as_they_are(
     assert waiting.finish_paths(1000)
     assert walks.copies == copies
     assert not waiting.waiting and not waiting.waiting_for_tables
-    assert waiting.counts.walked == 40
+    assert waiting.counts["walked"] == 40
     assert asked[-1] == (PID, 40)
 
 
@@ -219,7 +219,7 @@ def test_stacks_beyond_the_bound_are_counted(
         event, copy = copied(number)
         waiting.add([event], [copy])
         waiting.finish_paths(1000)
-    assert waiting.waiting == 2 and waiting.counts.no_room == 3
+    assert waiting.waiting == 2 and waiting.counts["no_room"] == 3
 
 
 def test_one_users_stacks_leave_room_for_anothers(
@@ -236,16 +236,16 @@ def test_one_users_stacks_leave_room_for_anothers(
 
     for number in range(1, 21):
         add(number, PID)
-    assert waiting.counts.no_room > 0
-    lost = waiting.counts.no_room
+    assert waiting.counts["no_room"] > 0
+    lost = waiting.counts["no_room"]
     add(21, PID + 1)
-    assert waiting.counts.no_room == lost
+    assert waiting.counts["no_room"] == lost
     walks.ready = True
     waiting.tables_came()
     waiting.finish_paths(1000)
     for number in range(22, 26):
         add(number, PID)
-    assert waiting.counts.no_room == lost, "the room is given back"
+    assert waiting.counts["no_room"] == lost, "the room is given back"
 
 
 def test_stacks_without_copies_are_resolved_together(
@@ -261,7 +261,7 @@ def test_stacks_without_copies_are_resolved_together(
     events, copies = zip(*map(copied, range(1, 6)), strict=True)
     nodes = waiting.add(events, copies[2:3])
     assert resolved == [[events[at] for at in (0, 1, 3, 4)]]
-    assert waiting.waiting == 1 and waiting.counts.no_room == 4
+    assert waiting.waiting == 1 and waiting.counts["no_room"] == 4
     known, waits = waiting.stand_ins.translate(nodes)
     assert known[~waits].tolist() == [1, 2, 3, 4]
     assert np.flatnonzero(waits).tolist() == [2]
