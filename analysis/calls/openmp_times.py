@@ -1,4 +1,4 @@
-"""The time of the threads of parallel regions, divided by what they did, from calls alone."""
+"""The time of the threads of parallel regions by its use, from calls alone."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def divide_times(calls: OpenmpCalls) -> RegionTimes:
 
 
 def _bodies(calls: OpenmpCalls, nested: NestedCalls, region: I64) -> tuple[I64, I64]:
-    """Return the calls of bodies that lie in no other body of their thread but that of a region
+    """Return the calls of bodies that are in no other body of their thread but that of a region
     around it, and which execution each is of; -1: of none.
 
     One that is nested in a region's call is that region's. Others are of the last region of their

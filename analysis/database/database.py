@@ -221,7 +221,7 @@ class Database:
 
     @cached_property
     def interference(self) -> RecordedInterference:
-        """Waits for a CPU by who had it, if that was recorded. Raises :class:`FormatError`."""
+        """Waits for a CPU by interferer, if recorded. Raises :class:`FormatError`."""
         folder = self.path / directory.INTERFERENCE
         return RecordedInterference(
             folder, len(self.lines), len(self.cct), self._counted("interference"), self.rows

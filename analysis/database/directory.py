@@ -37,7 +37,7 @@ def part_name(number: int) -> str:
 WAITS = "waits"
 """The folder of waits; a database without waits has none."""
 INTERFERENCE = "interference"
-"""The folder of who had CPUs in waits for one; a database without them has none."""
+"""The folder of waits for a CPU by interferer; a database without them has none."""
 CALLS = "calls"
 """The folder of recorded calls; a database without them has none."""
 

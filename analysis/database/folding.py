@@ -42,7 +42,7 @@ _RUNNERS = re.compile(
     r"|concurrent/futures/(thread\.py:(_worker|_WorkItem\.run)|process\.py:_process_\w+)"
     r"|multiprocessing/(process\.py:BaseProcess\.(_bootstrap|run)|pool\.py:.*))"
 )
-# A process that was forked begins there: what is above were the steps of the one that forked it.
+# A forked process begins there: the frames above are its parent's.
 _FORKED = re.compile(r".*/python3\.\d+t?/multiprocessing/process\.py:BaseProcess\._bootstrap")
 _IMPORTS = "<frozen importlib."
 

@@ -1,4 +1,4 @@
-"""Waits for a CPU of a database, by who had it meanwhile (:mod:`hpcd.model.waits`)."""
+"""Waits for a CPU of a database, by interferer (:mod:`hpcd.model.waits`)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class RecordedInterference:
     """Parts of waits for a CPU by trace line, in order of time.
 
     ``first`` ``int64[lines + 1]``: line ``i`` has parts ``first[i]`` to ``first[i + 1] - 1``;
-    ``begin``, ``duration`` ``int64[n]`` in ns, one after another in each wait: whose CPU it was
-    how long is known, not in which order; ``node`` ``uint32[n]``, the context that the line waited
-    in; ``kind`` ``uint8[n]``, an :class:`~hpcd.model.codes.Interferer`; ``thread`` ``int64[n]``,
-    the trace line of a thread of the process that ran, or -1; ``other`` ``uint32[n]``, who else
-    ran, an index of ``others``, names.
+    ``begin``, ``duration`` ``int64[n]`` in ns, one after another in each wait: how long each
+    interferer ran is known, not in which order; ``node`` ``uint32[n]``, the context that the line
+    waited in; ``kind`` ``uint8[n]``, an :class:`~hpcd.model.codes.Interferer`; ``thread``
+    ``int64[n]``, the trace line of a thread of the process that ran, or -1; ``other``
+    ``uint32[n]``, the name of an interferer that is not recorded, an index of ``others``.
     """
 
     def __init__(self, folder: Path, lines: int, nodes: int, parts: int, rows: Rows) -> None:

@@ -115,7 +115,7 @@ class ContextUse:
         wait = np.full(len(own), Use.DEVICES)
         for use, role in reversed(_KERNEL_WAITS):
             wait[self._below(role)] = use
-        # A rank serves nobody: what it waits for is late, as an answer of a server.
+        # A rank is no server: its input is late, as an answer from a server.
         if has_ranks(db):
             wait[(self.own > 0) & (wait == Use.EVENTS) & ~self._below(NameRole.PIPE)] = Use.DEVICES
         wait[innermost(db.cct, ~kernel[of_node] & (np.arange(len(own)) > 0)) == 0] = Use.EVENTS

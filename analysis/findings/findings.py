@@ -103,6 +103,6 @@ def _found(rule: FindingRule, facts: Facts) -> list[Finding]:
 
 
 def _same(wait: Finding, recorded: list[Finding]) -> bool:
-    """Whether what was ``recorded`` explains most of a ``wait`` for others."""
+    """Whether ``recorded`` messages or regions explain most of a ``wait`` for others."""
     for_others = wait.kind in ("communication", "outside")
     return for_others and any(wait.share < _COVERED * one.share for one in recorded)

@@ -23,7 +23,7 @@ _LESS = {
 }
 # Processes that live at most this long, and at least as many, cost more to start than they do.
 _BRIEF_NS, _MANY = 50_000_000, 20
-# Seconds of a process's own work beside which what it costs to start is small.
+# Seconds of a process's own work, compared with which the cost of its start is small.
 _WORTH = 0.005
 
 
@@ -78,8 +78,8 @@ def _brief_processes(facts: Facts) -> Iterator[Finding]:
 
 
 def _own_work(facts: Facts, chosen: Mask) -> float:
-    """CPU seconds of ``chosen`` ``bool[lines]`` in the program's own procedures and what they call,
-    but to start and end processes."""
+    """CPU seconds of ``chosen`` ``bool[lines]`` in the program's own procedures and their callees,
+    without the start and end of processes."""
     contexts = facts.use.contexts
     seconds = facts.db.metrics.of_lines("cpu_time", np.flatnonzero(chosen))
     return float(seconds[(contexts.own > 0) & ~contexts.aside].sum())

@@ -30,7 +30,7 @@ from hpcd.array_types import F64, I64, U32, Mask
 # A thread that runs for less of what its process's busiest one does serves it: it waits for work.
 # Not so one that wants a CPU for this part of its life, such as one of thousands that live briefly.
 _SERVES, _WANTS = 0.05, 0.5
-# Who waits for this part of the recording until others read could have done other work meanwhile.
+# A thread that waits for readers for this part of the recording could have worked meanwhile.
 _HELD_UP = 0.2
 
 
@@ -125,7 +125,7 @@ class TimeUse:
 
     @cached_property
     def interferer(self) -> InterfererTime | None:
-        """The one that had most of the CPUs that counted threads waited for; None: not known."""
+        """The main interferer of the counted threads; None: not known."""
         chosen = np.zeros(len(self._db.lines), bool)
         chosen[self.lines] = True
         waited = float(self._db.line_totals("runnable_time")[chosen].sum())

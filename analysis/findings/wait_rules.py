@@ -79,8 +79,8 @@ def _runnable(facts: Facts) -> Iterator[Finding]:
 
 
 def _with_interferer(facts: Facts, waited: float) -> tuple[Phrase, ...]:
-    """Return the reason of waiting for a CPU with who ran in most of the ``waited`` seconds
-    before it, if that was one that has a name: the rest is left out first."""
+    """Return the reason of waiting for a CPU, behind the interferer of most of the ``waited``
+    seconds, if that has a name: the rest is left out first."""
     who, reason = facts.use.interferer, facts.use.demand.reason
     if who is None or not who.name or who.seconds < 0.5 * waited:
         return reason

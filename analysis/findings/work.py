@@ -27,8 +27,8 @@ _NAME = 44
 # A process is mentioned that takes this multiple of the mean of its program's processes, and this
 # share of theirs.
 _STANDS_OUT, _ALONE = 1.3, 0.2
-# A program with so much of the CPU time in fewer processes is what was recorded, and so is one with
-# almost all of it in however many, or in one of them: no news.
+# A program with this share of the CPU time in fewer processes is the recorded one, and so is a
+# program with almost all of it, in any number of processes: no news.
 _THE_PROGRAM, _FEW, _ALL = 0.6, 4, 0.95
 
 

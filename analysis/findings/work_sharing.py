@@ -55,7 +55,7 @@ def meanwhile(
     ready = 0.0 if use.demand.own else float(sharing.blame_while_ready.sum()) / whole
     no_cpu = Phrase(f"; {percent(ready, 0)} with others without a CPU", rank=1)
     words = (no_cpu,) if ready >= LEAST_SHARE else ()
-    # Who had a CPU too late goes on working while the others wait, but does no more than they.
+    # A thread that had a CPU too late still works while the others wait, but no more than they.
     starved = ready > 0.5 and use.demand.outside + ready * seconds > 0.5 * use.lived
     starved &= not _one_does_more(facts, sharing)
     if starved or (1 - ready) * seconds < LEAST_SHARE * use.own:
@@ -72,7 +72,7 @@ def meanwhile(
     region = bool(have(role_table().of_labels([label]), NameRole.REGION)[0])
     (label,) = short_names([label])
     if label in path and (region or 2 * sharing.blame[node] < blamed):
-        return False, words  # there they wait for what is done in several places
+        return False, words  # they wait for work in several places
     return False, (*_beside(blamed / whole, who, () if label in path else (label,)), *words)
 
 

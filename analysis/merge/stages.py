@@ -333,7 +333,7 @@ class _Merge:
     def _unite_calls(
         self, placed: PartLayout, nodes: int, clock: ClockOffsets, rows: Sequence[I64]
     ) -> list[CallTables | None]:
-        """The columns of recorded calls, of waits, and of who had CPUs in waits for one, where
+        """The columns of recorded calls, of waits, and of interference, where
         there are any."""
         maps = NodeMaps(self._root / "trace", len(placed.parts), nodes)
         node: dict[int, U32] = {}

@@ -114,7 +114,7 @@ class Imbalance:
 
     @cached_property
     def blame_while_ready(self) -> F64:
-        """``float64[n]``: those of :attr:`blame` while who was waited for waited for a CPU."""
+        """``float64[n]``: seconds of :attr:`blame` while the blamed rank waited for a CPU."""
         return sum_by(self.owner, self._blame.ready, len(self.matching.tree))
 
     @property

@@ -36,7 +36,7 @@ def waiting_nodes(matching: Matching) -> Mask:
 
 
 def waits_alone(matching: Matching, ranked: bool) -> Mask:
-    """``bool[n]``: contexts in which who sleeps waits for no other thread, of ``ranked`` ones for
+    """``bool[n]``: contexts in which a sleeping thread waits for no other thread, if ``ranked`` for
     no other rank, where they are not of :func:`waiting_nodes`."""
     return _below(matching, NameRole.SLEEP | NameRole.EVENTS if ranked else NameRole.SLEEP)
 

@@ -33,7 +33,7 @@ CODE_GROUPS = ("module", "file")
 GROUPINGS = LINE_GROUPS + CODE_GROUPS
 """The groupings of costs, besides phases and interferers."""
 INTERFERER = "interferer"
-"""The grouping of waits for a CPU by who had it."""
+"""The grouping of waits for a CPU by interferer."""
 RUNNABLE = "runnable_time"
 """The metric that interferers have."""
 PHASES = "phase="

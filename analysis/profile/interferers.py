@@ -1,4 +1,4 @@
-"""Time in which threads waited for a CPU, by who had it."""
+"""Time in which threads waited for a CPU, by interferer: what ran instead."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class InterfererKind(StrEnum):
     OWN = "own threads"
     """Of the same process."""
     RECORDED = "recorded process"
-    """Another one."""
+    """Another recorded process."""
     PROCESS = "process"
-    """One that is not recorded."""
+    """A process that is not recorded."""
     KERNEL_THREAD = "kernel thread"
     IDLE = "idle CPU"
     """The thread had been given a CPU, which did not run anything yet."""
@@ -41,8 +41,8 @@ _NONE, _OWN = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class InterfererTime:
-    """Somebody who had CPUs for ``seconds`` while threads waited for them. ``name`` is that of a
-    process, with its pid, or of a kernel thread, and empty of other kinds."""
+    """An interferer, which had CPUs for ``seconds`` while threads waited for them. ``name`` is of a
+    process, with its pid, or of a kernel thread, and empty for other kinds."""
 
     kind: InterfererKind
     name: str
@@ -67,9 +67,9 @@ def interferers(
     nodes: Mask | None = None,
     windows: Sequence[tuple[int, int]] = (),
 ) -> list[InterfererTime]:
-    """Return who ran while the trace ``lines`` ``bool[lines]`` waited for a CPU, ``waited`` seconds
-    in all, in contexts ``nodes`` ``bool[nodes]`` (None: in all), within ``windows`` that do not
-    overlap (none: at any time); those who had it longest first.
+    """Return the interferers while the trace ``lines`` ``bool[lines]`` waited for a CPU, ``waited``
+    seconds in all, in contexts ``nodes`` ``bool[nodes]`` (None: in all), within ``windows`` that do
+    not overlap (none: at any time), the longest first.
 
     Their seconds add up to ``waited``: what is not known of waits, as of those too short for
     records of their own, is not seen. O(parts of waits). Raises :class:`hpcd.errors.FormatError`.
@@ -84,7 +84,7 @@ def interferers(
     ran = np.where(parts.thread >= 0, process[parts.thread], _NONE)
     own = ran == process[line]
     labels = [f"{name} {pid}" for name, pid in db.rows("SELECT name, pid FROM process ORDER BY id")]
-    # One number for each kind and who it is: the first two of processes are none, and the own.
+    # One number for each kind and interferer: the first two of processes are none, and the own.
     shape = max(codes.Interferer) + 1, len(labels) + 2, len(parts.others)
     key = np.ravel_multi_index((parts.kind, np.where(own, _OWN, ran), parts.other), shape)
     distinct, place = np.unique(key, return_inverse=True)

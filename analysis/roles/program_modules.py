@@ -34,7 +34,7 @@ def is_program_code(path: str, kind: str, *, installed: bool = False) -> bool:
     ):
         return False
     name = PurePath(path.removesuffix(" (deleted)")).name
-    if name in ("[vdso]", "[vsyscall]"):  # as other tools call what has a kind of its own
+    if name in ("[vdso]", "[vsyscall]"):  # as other tools call modules of other kinds
         return False
     roles = role_table().of_module(path)
     served = _NOT_OWN if installed else _NOT_OWN | _INSTALLED

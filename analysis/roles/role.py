@@ -75,7 +75,7 @@ class NameRole(IntFlag):
 
 
 class OpenmpRole(IntEnum):
-    """The meaning of the time within a recorded call of OpenMP, without what it calls of these."""
+    """The use of the time within a recorded call of OpenMP, without recorded calls inside it."""
 
     NONE = 0
     REGION = 1

@@ -1,4 +1,4 @@
-"""The graph of a database's waits, for all who ask about waits and paths again and again."""
+"""The graph of a database's waits, kept for repeated questions about waits and paths."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class PathReport:
 
 
 def doing_text(kind: Cause, name: str = "") -> str:
-    """Return what a thread does on a critical path in words; ``name`` is who ended its wait and is
+    """Return what a thread does on a critical path in words; ``name`` is that of a waker that is
     no recorded thread."""
     return _DOING.get(kind) or f"waiting for {cause_text(kind, name=name)}"
 

@@ -242,7 +242,7 @@ class _SampledRuns:
         inside = np.unique(cuts[(at >= 0) & (cuts > begin[at]) & (cuts < end[at])])
         begin, end = np.sort(np.append(begin, inside)), np.sort(np.append(end, inside))
         key = keys[np.searchsorted(cuts, begin + np.minimum(_UNIT_NS, (end - begin) // 2), "right")]
-        # A sample tells of the time before it.
+        # A sample represents the time before it.
         run = np.maximum(np.searchsorted(begin, records.time) - 1, 0)
         waits = self._short[records.event] > 0
         waited = _sums(

@@ -37,8 +37,8 @@ enum switch_event {
 	OUT_FAULT = 21,    /* uninterruptible, in a page fault */
 	OUT_STOPPED = 22,  /* by a signal or a debugger */
 	WOKEN = 23,        /* by another, whose call path this is; it is not on a CPU yet */
-	RAN_INSTEAD = 24,  /* who ran while it waited for the CPU to which it came back: follows SWITCHED_IN, at the
-			    * same time, for each process that did */
+	RAN_INSTEAD = 24,  /* a process that ran while it waited for the CPU to which it came: follows SWITCHED_IN, at
+			    * the same time */
 };
 
 /* The futex that a thread sleeps on, whose address is a multiple of four; 0: it sleeps on none. FUTEX_IS_LOCK: it waits
@@ -66,8 +66,8 @@ enum interferer {
 	INTERFERER_NOT_SEEN = 0,
 	INTERFERER_THREAD = 1,        /* as WAKER_THREAD: it ran */
 	INTERFERER_KERNEL_THREAD = 2, /* as WAKER_KERNEL_THREAD: it ran */
-	INTERFERER_IDLE = 3,          /* nobody ran: the CPU had not begun to run the thread yet */
-	INTERFERER_LIMIT = 4,         /* a limit of its control group, whoever ran meanwhile */
+	INTERFERER_IDLE = 3,          /* nothing ran: the CPU had not begun to run the thread yet */
+	INTERFERER_LIMIT = 4,         /* a limit of its control group, whatever ran meanwhile */
 };
 
 /* A process that is not recorded and woke threads that are, or ran while they waited for a CPU, or a kernel thread. Its

@@ -58,9 +58,9 @@ struct thread {
 	u32 unused;  /* 0 */
 };
 
-/* Who ran on a CPU: of one process without a pause. A wait is explained as far as these go back. */
+/* Stretches in which threads of one process ran on a CPU. A wait is explained as far as they go back. */
 #define OCCUPANTS 64 /* a power of two */
-/* Of a wait for a CPU as many processes are told apart. */
+/* The most processes that are told apart in a wait for a CPU. */
 #define OCCUPANT_SUMS 16
 
 struct occupant {
@@ -72,8 +72,8 @@ struct occupant {
 struct occupancy {
 	u32 newest; /* place of the last one, modulo OCCUPANTS */
 	u32 unused; /* 0 */
-	struct occupant ran[OCCUPANTS]; /* in order of time, each from when the one before left */
-	struct occupant sum[OCCUPANT_SUMS]; /* of the wait that is explained now, the latest first */
+	struct occupant ran[OCCUPANTS]; /* in order of time, each from when the previous one left */
+	struct occupant sum[OCCUPANT_SUMS]; /* of the present wait, the latest first */
 };
 
 /* A user's slot is a hash with a key of the recording: there is no table of users to fill. Two users share a slot in one

@@ -25,7 +25,7 @@ class Group(StrEnum):
     WAIT = "wait"
     """Waits: :mod:`hpcd.model.waits`. They are not listed as calls."""
     INTERFERENCE = "interference"
-    """Waits for a CPU, by who had it: :mod:`hpcd.model.waits`. Neither are they."""
+    """Waits for a CPU by interferer: :mod:`hpcd.model.waits`. They are not listed either."""
 
 
 class ValueKind(StrEnum):

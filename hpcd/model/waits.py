@@ -1,4 +1,4 @@
-"""Waits and their wakers, and waits for a CPU by who had it, as they are stored.
+"""Waits and their wakers, and waits for a CPU by interferer, as they are stored.
 
 A wait is held as a call (:mod:`hpcd.model.calls`) of :data:`WAIT`: it begins when its thread leaves
 its CPU, in the call path that it leaves in, and lasts until the thread is woken.
@@ -42,8 +42,8 @@ INTERFERENCE = CalledFunction(
         CallValue("other", ValueKind.OBJECT),
     ),
 )
-"""The function whose calls are parts of waits for a CPU: they last as long as somebody had it, one
-after another in each wait from its begin on, in whatever order that was. ``kind`` is a
+"""The function whose calls are parts of waits for a CPU: each lasts as long as an interferer
+ran, one after another from the wait's begin on, in no particular order. ``kind`` is a
 :class:`hpcd.model.codes.Interferer`; ``thread`` the trace line of a thread of the process that ran,
 0 if it is not recorded; ``other`` that process, or the kernel thread, if it is not."""
 

@@ -1,4 +1,4 @@
-"""Waits that were recorded one by one, with who ended them, as formats of traces show them."""
+"""Waits that were recorded one by one, with their wakers, as formats of traces show them."""
 
 from __future__ import annotations
 

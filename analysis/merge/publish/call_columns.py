@@ -150,7 +150,7 @@ def unite_calls(
 
 
 def _columns_of(function: CalledFunction | None) -> dict[str, npt.DTypeLike]:
-    """The columns of calls of all functions, or of those of one alone, each of which is one."""
+    """The columns of calls of all functions, or of one ``function`` alone."""
     if function is None:
         return COLUMNS
     values = (f"value-{number}" for number in range(len(function.values)))

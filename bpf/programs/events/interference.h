@@ -1,5 +1,5 @@
-/* Who has a CPU while a target's thread waits for it. Each CPU notes who left it; when a thread comes to it after a wait
- * that is not short, reports say who ran there meanwhile. */
+/* The occupants of a CPU while a target's thread waits for it. Each CPU notes the threads that leave it; when a target's
+ * thread comes to it after a wait that is not short, a report names each process that ran there meanwhile. */
 #ifndef HPCD_EVENTS_INTERFERENCE_H
 #define HPCD_EVENTS_INTERFERENCE_H
 
@@ -65,7 +65,7 @@ static __always_inline void add_occupant(struct occupancy *occupancy, struct occ
 	}
 }
 
-/* Says who ran, in the report's stack and cache. */
+/* Names an occupant in the report's stack and cache. */
 static __always_inline void name_occupant(struct sample *report, struct occupant *ran)
 {
 	struct task_struct *task = (void *)ran->task;
@@ -89,7 +89,7 @@ static __always_inline void name_occupant(struct sample *report, struct occupant
 	report->stack = note_outsider(task, ran->id >> 32);
 }
 
-/* Reports who ran on this CPU while a thread waited for it: until now, since when it was woken or had to leave. */
+/* Reports the occupants of this CPU while a thread waited for it: from when it was woken, or had to leave, until now. */
 NOT_INLINED int report_interference(struct occupancy *occupancy, struct task_struct *task, u64 since, u64 now)
 {
 	u32 tid = FIELD(task->pid), tgid = FIELD(task->tgid);

@@ -1,5 +1,5 @@
-"""Waits that have ended, with their wakers, and who had the CPU in waits for one: from reports of
-switches to the measurement."""
+"""Waits that have ended, with their wakers, and waits for a CPU, with their interferers: from
+reports of switches to the measurement."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class WaitRecorder:
             writer.add_function(function)
 
     def take(self, waits: EndedWaits, interferers: EndedWaits) -> None:
-        """Take the waits that ended in a round, and who had the CPU in waits for one."""
+        """Take the waits that ended in a round, and the interferers of waits for a CPU."""
         if len(waits.line):
             value = self._values(waits, WAIT, "waker")
             value[:, _PATH] = np.where(value[:, _WAKER] > 0, waits.path, 0)

@@ -110,7 +110,7 @@ class BatchOutcome(NamedTuple):
     waits: EndedWaits
     interferers: EndedWaits
     beside: int
-    """Reports of call paths of wakers, and of who ran while a thread waited for a CPU."""
+    """Reports of call paths of wakers, and of interferers."""
 
 
 def gather_paths(stacks: list[bytes], spans: U64, known: CStructure) -> Paths:

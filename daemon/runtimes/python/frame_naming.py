@@ -39,7 +39,7 @@ _SHIMS = {("<shim>", "<shim>"), ("<shim>", "<interpreter trampoline>"), ("__init
 _UNKNOWN = "[Python function that is gone]"
 _NO_FILE = "[python]"
 _MOST_FUNCTIONS = 1 << 20
-# Processes, of those that were not recognised in time.
+# Processes that were not recognised in time, at most.
 _MOST_UNREAD = 256
 _MASK = (1 << 64) - 1
 _PROCESS_OF = StackEvent.reader("tgid")

@@ -104,7 +104,7 @@ class PythonProcesses:
             return
         program: Region | None = None
         for region in regions:
-            # What the exec has mapped lies below what it loads later.
+            # The exec maps the program below all that is loaded later.
             program = program or (region if region.file_backed else None)
             runtime = self._mappings.runtime_in(region)
             if runtime is None:

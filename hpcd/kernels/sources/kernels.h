@@ -489,13 +489,13 @@ struct outcome {
 	int64_t first;   /* samples of the first event */
 	int64_t strange; /* reports of nodes that are not in the tree */
 	int64_t waits;   /* waits that have ended, and are not short */
-	int64_t beside;  /* reports of call paths of wakers, and of who ran instead */
+	int64_t beside;  /* reports of call paths of wakers, and of interferers */
 	int64_t interferers; /* stretches of waiting for a CPU that others had */
 };
 
 /* Waits that have ended, from when a line left its CPU until it was woken, and by whom: a thread's number (0: no
- * recorded one), and bpf/programs/records.h:enum waker. Or stretches in which a line could run, and who did: a thread's
- * number and enum interferer; without path and futex. */
+ * recorded one), and bpf/programs/records.h:enum waker. Or stretches in which a line could run, and its interferer: a
+ * thread's number and enum interferer; without path and futex. */
 struct wait_columns {
 	uint32_t *line;     /* trace line of each wait */
 	uint64_t *time;     /* ns at which it left its CPU */

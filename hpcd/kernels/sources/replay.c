@@ -41,8 +41,8 @@ static void replay_event(const struct replay *replay, struct place *places, int6
 	own->measured = ready;
 }
 
-/* Replays the events, which are in order of time: at each, a line goes on once it has come to its wait and the line that
- * ends the wait has come to where it does so. `end` becomes the replayed time at which each line stops, in ns. */
+/* Replays the events, which are in order of time: at each, a line continues once it has come to its wait and its waker
+ * to the moment of the wake-up. `end` becomes the replayed time at which each line stops, in ns. */
 void replay_waits(const struct replay *replay, struct place *places, double *end)
 {
 	for (int64_t line = 0; line < replay->lines; line++)

@@ -20,7 +20,7 @@
 /* Reports are prefetched this many ahead: those of a large round are in no near cache. */
 #define AHEAD 12
 
-/* Whether a report names a stack: others say who woke a thread or had its CPU in its place. */
+/* Whether a report names a stack: others name a waker or an interferer. */
 static inline bool has_path(uint16_t event)
 {
 	return event != SWITCHED_IN && event != RAN_INSTEAD;
@@ -231,8 +231,7 @@ static inline void put_waker(const struct wait_columns *to, struct outcome *outc
 	outcome->waits++;
 }
 
-/* Writes who had the CPU for a part of the last time that a line waited for one, as long as there is time left that
- * nobody had. */
+/* Writes an interferer of the last time that a line waited for a CPU, for as much of that time as others have left. */
 static inline void put_interferer(const struct wait_columns *to, struct outcome *outcome, const struct times *times,
 				  uint32_t line, int64_t slot, const struct sample *report)
 {
@@ -274,8 +273,8 @@ static bool can_record(const struct sample *reports, int64_t n, const uint32_t *
 }
 
 /* Accounts for reports, all of which have a line, and writes their samples and waits as records by line and
- * time, in columns with room for 3 n; short waits from their end on backwards; who ended the other waits, and who had
- * the CPU meanwhile, in columns with room for n each. Samples' values are as take_samples has them. False, with nothing changed, if a line
+ * time, in columns with room for 3 n; short waits from their end on backwards; wakers of the other waits, and
+ * interferers, in columns with room for n each. Samples' values are as take_samples has them. False, with nothing changed, if a line
  * has no state or an event is out of range. */
 bool record_reports(const struct sample *reports, int64_t n, const uint32_t *node, const uint32_t *line,
 		    const struct times *times, const struct tree *tree, const struct periods *periods, uint8_t *memory,

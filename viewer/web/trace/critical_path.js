@@ -31,7 +31,7 @@ export const CRITICAL_PATH_HTML = `
 const MOST = 8; // parts of the list
 const ARROWS = 60; // changes of row: of more only faint lines are drawn, dark where they are close together
 const FAINT = 0.3;
-const DIMMED = 0.72; // how little is left of what is not on the path
+const DIMMED = 0.72; // opacity of all that is not on the path
 const LINE = 4; // px
 const ROOMY = 14; // px: in higher rows the line is below the text
 
