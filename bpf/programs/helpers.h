@@ -20,8 +20,10 @@
  * program without the functions it calls. */
 #ifdef HPCD_OBJECT
 #define NOT_INLINED static __attribute__((noinline))
+#define VERIFIED_ONCE __attribute__((noinline)) /* by itself, as a function that is not static */
 #else
 #define NOT_INLINED static __always_inline
+#define VERIFIED_ONCE static __always_inline
 #endif
 
 #include "kernel.h"

@@ -51,18 +51,23 @@ static __always_inline struct occupancy *note_occupant(struct task_struct *task,
 	return occupancy;
 }
 
-static __always_inline void add_occupant(struct occupancy *occupancy, struct occupant *ran, u64 ns)
+/* Adds time in which a process ran on a CPU to its sum. A function of numbers alone, which the verifier takes by itself:
+ * once, not for each of the stretches. */
+VERIFIED_ONCE int add_occupant(u32 cpu, u64 task, u64 id, u64 ns)
 {
-	for (u32 at = 0; at < OCCUPANT_SUMS; at++) {
+	struct occupancy *occupancy = map_lookup(MAP(OCCUPANCY), &cpu);
+
+	for (u32 at = 0; occupancy && at < OCCUPANT_SUMS; at++) {
 		struct occupant *sum = &occupancy->sum[at];
 		if (!sum->time) {
-			sum->task = ran->task;
-			sum->id = ran->id;
-		} else if (sum->id >> 32 != ran->id >> 32)
+			sum->task = task;
+			sum->id = id;
+		} else if (sum->id >> 32 != id >> 32)
 			continue;
 		sum->time += ns;
-		return;
+		break;
 	}
+	return 0;
 }
 
 /* Names an occupant in the report's stack and cache. */
@@ -89,6 +94,22 @@ static __always_inline void name_occupant(struct sample *report, struct occupant
 	report->stack = note_outsider(task, ran->id >> 32);
 }
 
+/* Reports the occupant of a sum, if there is one: else returns 0. Verified by itself, too. */
+VERIFIED_ONCE int report_occupant(u32 at, u32 thread, u32 slot, u64 now)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct occupancy *occupancy = map_lookup(MAP(OCCUPANCY), &cpu);
+	struct counters *count = counters();
+
+	if (!occupancy || !count || at >= OCCUPANT_SUMS || !occupancy->sum[at].time)
+		return 0;
+	struct sample report = {.time = now, .thread = thread, .event = RAN_INSTEAD};
+	report.value = occupancy->sum[at].time;
+	name_occupant(&report, &occupancy->sum[at]);
+	send_report(&report, slot, count);
+	return 1;
+}
+
 /* Reports the occupants of this CPU while a thread waited for it: from when it was woken, or had to leave, until now. */
 NOT_INLINED int report_interference(struct occupancy *occupancy, struct task_struct *task, u64 since, u64 now)
 {
@@ -112,24 +133,18 @@ NOT_INLINED int report_interference(struct occupancy *occupancy, struct task_str
 		if (thread->limited && ran->id >> 32 != tgid)
 			limited += end - began;
 		else
-			add_occupant(occupancy, ran, end - began);
+			add_occupant(bpf_get_smp_processor_id(), ran->task, ran->id, end - began);
 		end = began;
 	}
-	struct sample report = {.time = now, .thread = thread->number, .event = RAN_INSTEAD};
-	u32 slot = user_slot(thread, task);
+	u32 slot = user_slot(thread, task), number = thread->number;
 	if (thread->limited) { /* as of its begin, so the time that is not known, too */
+		struct sample report = {.time = now, .thread = number, .event = RAN_INSTEAD};
 		report.cache = INTERFERER_LIMIT;
 		report.value = limited + end - since;
 		send_report(&report, slot, count);
 	}
-	for (u32 at = 0; at < OCCUPANT_SUMS; at++) {
-		struct occupant *ran = &occupancy->sum[at];
-		if (!ran->time)
-			break;
-		report.value = ran->time;
-		name_occupant(&report, ran);
-		send_report(&report, slot, count);
-	}
+	for (u32 at = 0; at < OCCUPANT_SUMS && report_occupant(at, number, slot, now); at++)
+		;
 	return 0;
 }
 
