@@ -101,7 +101,8 @@ def attack(url: str, rounds: int, seed: int) -> list[str]:
     host, token = _where(url)
     connection = http.client.HTTPConnection(host, timeout=60)
     connection.request("GET", "/api/v1/db/run.db/selection", headers={"x-hpcd-token": token})
-    if json.loads(connection.getresponse().read())["count"] != 8:
+    answer = json.loads(connection.getresponse().read())
+    if [answer[name] for name in ("count", "lines", "of")] != [8, 8, 8]:
         findings.append("it no longer answers")
     return findings
 
