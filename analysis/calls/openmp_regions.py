@@ -199,7 +199,7 @@ def _places(
 def _regions(
     calls: OpenmpCalls, times: RegionTimes, region: I64, places: Sequence[DirectivePlace]
 ) -> list[ParallelRegion]:
-    """Return the regions at ``places``, of which each execution is ``region`` ``int64[m]``."""
+    """Return the regions at ``places``; ``region`` ``int64[m]`` is the place of each execution."""
     executions = np.bincount(region, minlength=len(places)).tolist()
     threads = sum_whole(region, times.threads, len(places)).tolist()
     columns = (

@@ -31,7 +31,7 @@ from hpcd.user_names import user_name
 LINE_GROUPS = ("process", "comm", "user", "rank", "thread", "job", "host")
 CODE_GROUPS = ("module", "file")
 GROUPINGS = LINE_GROUPS + CODE_GROUPS
-"""The groupings of costs, besides phases and interferers."""
+"""The groupings of costs, without phases and interferers."""
 INTERFERER = "interferer"
 """The grouping of waits for a CPU by interferer."""
 RUNNABLE = "runnable_time"

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.recorded_waits import RecordedWaits
 from hpcd.analysis.waits.path_steps import NO_LINE, creators
@@ -91,15 +92,10 @@ class Samples:
     def by_node(self, ns: F64, nodes: int) -> F64:
         """``float64[nodes]``: what each context has of ``ns`` ``float64[groups]`` of runs."""
         per_sample = ns * self.on_cpu / np.maximum(self.total, 1)
-        return _sums(self.node, self.count * per_sample[self.group], nodes)
+        return sum_by(self.node, self.count * per_sample[self.group], nodes)
 
     def _sum(self, weight: F64) -> F64:
-        return _sums(self.group, self.count * weight[self.node], len(self.total))
-
-
-def _sums(place: U32 | I64, value: F64, places: int) -> F64:
-    """``float64[places]``: the sums of values by their places."""
-    return np.bincount(place, value, places).astype(np.float64)
+        return sum_by(self.group, self.count * weight[self.node], len(self.total))
 
 
 class Replay:
@@ -245,7 +241,7 @@ class _SampledRuns:
         # A sample represents the time before it.
         run = np.maximum(np.searchsorted(begin, records.time) - 1, 0)
         waits = self._short[records.event] > 0
-        waited = _sums(
+        waited = sum_by(
             run[waits], records.value[waits] * self._short[records.event[waits]], len(begin)
         )
         return begin, end, key, np.full(len(begin), line), run[taken], node, waited

@@ -118,4 +118,4 @@ GROUPS = {
     "hot code": "hot_leaf_of_two brief_threads slow_pattern garbage_collection deep_copies"
     " list_as_queue encodes_each_time logging_each_step",
 }
-"""The programs with a cause, by what it is of; the others are healthy."""
+"""The programs with a cause, by its kind; the others are healthy."""

@@ -37,7 +37,7 @@ _MAX_MEMORY = 65_536
 
 
 class MappedRuntime(NamedTuple):
-    """A language's runtime in a mapping: what is to be added to addresses in its file (``bias``),
+    """A language's runtime in a mapping: the offset from addresses in its file (``bias``),
     the addresses there of its symbols (:mod:`hpcd.daemon.unwind.runtime_symbols`), and where the
     file's code begins."""
 

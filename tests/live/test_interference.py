@@ -1,4 +1,4 @@
-"""Recordings name who ran while threads waited for a CPU, for as long as they waited."""
+"""Recordings name the interferers of threads that waited for a CPU, for all of that time."""
 
 from __future__ import annotations
 

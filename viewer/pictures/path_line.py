@@ -24,7 +24,7 @@ _COLOURS = {
 }
 _OTHER = "#a0522d"
 _DIMMED = 0.72
-# Of more changes of row than these the lines are faint, dark where they are close together.
+# With more changes of row the lines are faint, and dark where they are close together.
 _FEW, _FAINT = 60, 0.3
 # Of a row's height: where the line is, below the row's middle, and where rows begin and end.
 _BELOW, _EDGE = 0.4, 0.5

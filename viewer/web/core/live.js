@@ -96,7 +96,7 @@ export function stateInRevision(state, before, after, lines, count) {
 }
 
 /**
- * Whose partners are chosen in a newer revision: nobody's if the line is not there any more.
+ * The line whose partners are chosen, in a newer revision: none if it is not there any more.
  * @param {Pick<State, "partners">} state
  * @param {(number | null)[]} lines as of stateInRevision
  */
