@@ -250,6 +250,11 @@ class ModuleImages:
             with contextlib.suppress(OSError):
                 self._descriptors[number] = os.dup(fd)
 
+    def is_open(self, number: int) -> bool:
+        """Whether the file itself is kept open, and not a copy: until it is closed, no other file
+        of its file system has its inode number."""
+        return number in self._descriptors and number not in self._copies
+
     def descriptor(self, number: int) -> int:
         """Return the descriptor of a file that is kept, which may only be for a reader."""
         return self._descriptors[number]

@@ -55,7 +55,7 @@ class ModuleMappings:
         # that stat() returns for the file.
         self._by_inode: dict[tuple[str, int], KnownModule] = {}
         self._own_space = _mount_namespace(os.getpid())
-        self._paths = PathCache(self._own_space, self._is_unchanged)
+        self._paths = PathCache(self._own_space, self._is_open, self._is_unchanged)
         self._memory: set[tuple[int, int]] = set()
         """Starts of anonymous memory that is no file's text, by the process's number."""
 
@@ -273,7 +273,7 @@ class ModuleMappings:
         """Return the module of the file with this inode number, if that is kept open; when the file
         is closed and removed, its number may become another user's file's."""
         entry = self._by_inode.get((region.device, region.inode))
-        return entry if entry and entry.module.id in self._modules.images else None
+        return entry if entry and self._is_open(entry) else None
 
     def _past(self, pid: int, region: Region) -> KnownModule | None:
         """Return the module that ``pid`` had mapped at ``region``; None if it is not known."""
@@ -285,13 +285,14 @@ class ModuleMappings:
         self._find_past(pid, [region], now, entry_of)
         return entry_of[region]
 
+    def _is_open(self, entry: KnownModule) -> bool:
+        return self._modules.images.is_open(entry.module.id)
+
     def _is_unchanged(self, entry: KnownModule) -> bool:
         """Whether the file that is kept open for a module is unchanged."""
-        images, number = self._modules.images, entry.module.id
+        image = self._modules.images.descriptor(entry.module.id)
         try:
-            return number in images and (
-                self._modules.known(key_of(status_of(images.descriptor(number)))) is entry
-            )
+            return self._modules.known(key_of(status_of(image))) is entry
         except OSError:
             return False
 

@@ -27,13 +27,20 @@ class PathCache:
 
     Many paths through new code come from few processes. Device and inode are not enough: a user's
     own subvolume (Btrfs) may have those of a library, and in a namespace of its own also the path.
-    In the namespace ``own``, where no user mounts what it likes, a file with a reported device,
-    inode and path is the one that is kept open, as its number is not given again: there
-    ``is_unchanged`` is asked whether it was written to.
+    A module is relied on only while its file is kept open (``is_open``): the inode number of one
+    that is closed and removed is given to the next file, within the same moment too. In the
+    namespace ``own``, where no user mounts what it likes, a file with the device, inode and path
+    of one that is kept open is that file: there ``is_unchanged`` tells whether it was written to.
     """
 
-    def __init__(self, own: int, is_unchanged: Callable[[KnownModule], bool]) -> None:
+    def __init__(
+        self,
+        own: int,
+        is_open: Callable[[KnownModule], bool],
+        is_unchanged: Callable[[KnownModule], bool],
+    ) -> None:
         self._own = own
+        self._is_open = is_open
         self._is_unchanged = is_unchanged
         self._by_path: dict[_PathKey, CachedPath] = {}
 
@@ -47,7 +54,11 @@ class PathCache:
         mount namespace: new processes map what others do."""
         cached = self._by_path.get(_key(space, region))
         return (
-            bool(space) and cached is not None and cached.entry is not None and now < cached.until
+            bool(space)
+            and cached is not None
+            and cached.entry is not None
+            and now < cached.until
+            and self._is_open(cached.entry)
         )
 
     def at(self, space: int, region: Region, now: float) -> CachedPath | None:
@@ -55,10 +66,13 @@ class PathCache:
         looked up."""
         key = _key(space, region)
         cached = self._by_path.get(key)
-        if cached is None or now < cached.until:
+        if cached is None or (cached.entry is None and now < cached.until):
             return cached
-        if space == self._own and cached.entry and self._is_unchanged(cached.entry):
-            return self.note(space, region, cached.entry, now)
+        if cached.entry and self._is_open(cached.entry):
+            if now < cached.until:
+                return cached
+            if space == self._own and self._is_unchanged(cached.entry):
+                return self.note(space, region, cached.entry, now)
         del self._by_path[key]
         return None
 

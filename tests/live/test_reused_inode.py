@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from hpcd.elf.elf_file import ElfFile
@@ -66,6 +68,17 @@ def started_by(user: int, *words: object) -> subprocess.Popen[str]:
     return process
 
 
+def has_open(recorder: Recorder, status: os.stat_result) -> bool:
+    """Whether a recorder, or a process that it has started, has the file of ``status`` open."""
+    process = psutil.Process(recorder.pid)
+    for pid in (recorder.pid, *(child.pid for child in process.children(recursive=True))):
+        for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                if os.path.samestat(descriptor.stat(), status):
+                    return True
+    return False
+
+
 def has_read(measurement: Measurement, path: str) -> bool:
     """Whether the recorder has read the file at ``path``."""
     return any(module.path == path and module.build_id for module in measurement.modules.values())
@@ -103,11 +116,13 @@ def test_a_program_is_unwound_by_its_own_tables(
     many, tool = file_system / "many/tool", file_system / "tool"
     many.parent.mkdir()
     shutil.copy(programs[0], many)
-    pids, status = [], []
+    pids, status, kept = [], [], False
     with started_by(MALLORY, many, 0.1, others) as first:
         # Its mappings are read before it is sampled.
         recorder = Recorder(tmp_path / "m", "--comm", "tool", "--no-blocked")
         for program, user in zip(programs, (MALLORY, ALICE), strict=True):
+            if status and not in_place:
+                kept = has_open(recorder, status[0])
             status.append(install(program, tool, user, in_place=in_place and bool(status)))
             process = started_by(user, tool, 0.5)
             process.communicate()
@@ -118,7 +133,8 @@ def test_a_program_is_unwound_by_its_own_tables(
         first.communicate()
     recorder.stop()
     assert ids[0] != ids[1]
-    assert status[0].st_ino == status[1].st_ino
+    # The number of a file that is kept open is not given to another.
+    assert kept or status[0].st_ino == status[1].st_ino
     assert status[0].st_size == status[1].st_size
     with open_measurement(tmp_path / "m") as measurement:
         assert [build_ids(measurement, pid, file_system) for pid in pids] == [{ids[0]}, {ids[1]}]
