@@ -11,20 +11,19 @@ import { colouredName } from "../widgets/elements.js";
 
 /**
  * @typedef {import("./changes.js").Limits} Limits
- * @typedef {import("../profile/profile.js").Row} Row
  *
  * A context of the program with what libraries and the kernel did for it. values: costs of all sides, then variances.
  * @typedef {{ node: number, values: number[] }} Region
  */
 
-/** @type {import("../widgets/segmented_control.js").Choice[]} */
+/** @type {Choice[]} */
 export const TREE_KINDS = [["down", "Top-down"], ["up", "Bottom-up"], ["flat", "Flat"]];
 
 export class AlignedTree {
   /**
-   * @param {import("../core/store.js").Store} store
-   * @param {import("../core/api_types.js").ComparisonAnswer} answer
-   * @param {import("../core/cct.js").CallingContextTree} like of an open database, whose colours procedures of the same names have
+   * @param {Store} store
+   * @param {ComparisonAnswer} answer
+   * @param {CallingContextTree} like of an open database, whose colours procedures of the same names have
    */
   constructor(store, { head, cost, variance, cct, owner }, like) {
     this.sides = head.sides;

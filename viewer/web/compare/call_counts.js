@@ -16,7 +16,7 @@ import { CHANGE_CLASSES, SAME, changeOfVisits, changeText, sideLetter } from "./
  * @property {() => CallPoint[]} children none
  */
 
-/** @type {import("./compare.js").MountView} */
+/** @type {MountView} */
 export async function mountCallCounts(element, { store, api, aligned, query, limits, say, done }, stale) {
   const [comparison, calls] = await Promise.all([aligned(), api.comparedCalls(query())]);
   if (stale()) return null;
@@ -60,8 +60,8 @@ export async function mountCallCounts(element, { store, api, aligned, query, lim
 
 /**
  * Visits of each side, their changes, and costs.
- * @param {import("./aligned_tree.js").AlignedTree} comparison
- * @param {import("../core/api_types.js").CallsAnswer} calls
+ * @param {AlignedTree} comparison
+ * @param {CallsAnswer} calls
  * @param {(row: CallPoint, step: number) => number} change
  * @returns {import("../widgets/table.js").Column<CallPoint>[]}
  */

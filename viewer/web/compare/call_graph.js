@@ -10,18 +10,14 @@ import { TREE_KINDS } from "./aligned_tree.js";
 import { CHANGE_CLASSES, CHANGE_LABELS, changeText, isDifference, sideLetter } from "./changes.js";
 import { listEntry } from "./list_entry.js";
 
-/**
- * @typedef {import("./aligned_tree.js").AlignedTree} AlignedTree
- * @typedef {import("../profile/profile.js").Row} Row
- * @typedef {import("../widgets/table.js").Column<Row>} Column
- */
+/** @typedef {import("../widgets/table.js").Column<Row>} Column */
 
 const MOST_LISTED = 100;
 
 const HTML = `<div class="beside-list"><div class="grow" id="graph-table"></div>
     <aside class="differing" aria-label="Contexts that differ"><h2 title="The program's own contexts, without their callees">Contexts that differ</h2><ol id="regions"></ol></aside></div>`;
 
-/** @type {import("./compare.js").MountView} */
+/** @type {MountView} */
 export async function mountCallGraph(element, view, stale) {
   const comparison = await view.aligned();
   return stale() ? null : new CallGraph(element, view, comparison);
@@ -30,7 +26,7 @@ export async function mountCallGraph(element, view, stale) {
 class CallGraph {
   /**
    * @param {HTMLElement} element
-   * @param {import("./compare.js").ViewParts} view
+   * @param {ViewParts} view
    * @param {AlignedTree} comparison
    */
   constructor(element, view, comparison) {
@@ -213,7 +209,7 @@ class CallGraph {
     }
   }
 
-  /** @returns {import("../core/pane_types.js").Cell[][]} */
+  /** @returns {Cell[][]} */
   csv() {
     const { sides, unit, database: { tree: { names } } } = this.comparison;
     return [["depth", "procedure", ...sides.map(({ label }) => `${label} (${unit})`), ...this.steps.map((step) => `${sideLetter(step)} to ${sideLetter(step + 1)}`)],

@@ -15,9 +15,6 @@ import { mountScalingLoss } from "./scaling_loss.js";
 import { Sides, sameProgram } from "./sides.js";
 
 /**
- * @typedef {import("../core/pane_types.js").Pane} Pane
- * @typedef {import("../core/pane_types.js").PageParts} PageParts
- *
  * What the views of a comparison share.
  * @typedef {object} ViewShared
  * @property {Sides} sides what is compared
@@ -229,7 +226,7 @@ export class Compare {
 /**
  * Sliders of the limits. Returns what ends them.
  * @param {HTMLElement} box
- * @param {import("../core/store.js").Store} store
+ * @param {Store} store
  */
 function addLimits(box, store) {
   return /** @type {const} */ (["sensitivity", "hotspot"]).map((name) => {

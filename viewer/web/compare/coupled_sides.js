@@ -6,9 +6,6 @@ import { OpenDatabase } from "../core/open_database.js";
 import { sharedColours } from "../core/picture_colours.js";
 
 /**
- * @typedef {import("../core/api_types.js").LineChoice} LineChoice
- * @typedef {import("../core/pane_types.js").PageParts} PageParts
- *
  * @typedef {object} TraceSide
  * @property {string} label
  * @property {string} db
@@ -29,7 +26,7 @@ export function sideLength({ from, to }) { return to - from; }
  * The window of a side that stands beside a window of the first.
  * @param {TraceSide} side
  * @param {TraceSide} first
- * @param {Pick<import("../core/store.js").State, "t0" | "t1" | "l0" | "l1">} window of the first
+ * @param {Pick<State, "t0" | "t1" | "l0" | "l1">} window of the first
  * @param {number} lines how many lines the window's places are of
  * @param {boolean} sameTime whether windows are equally long, or the same share of their sides
  */
@@ -46,7 +43,7 @@ export function coupledWindow(side, first, { t0, t1, l0, l1 }, lines, sameTime) 
 
 /**
  * The sides of what is compared. Fails where one has none of the chosen lines.
- * @param {import("./compare.js").ViewParts} view
+ * @param {ViewParts} view
  * @returns {Promise<TraceSide[]>}
  */
 export async function loadSides(view) {

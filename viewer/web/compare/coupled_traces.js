@@ -17,12 +17,12 @@ import { coupledWindow, loadSides, sideLength } from "./coupled_sides.js";
  * @typedef {{ side: TraceSide, head: HTMLElement, box: HTMLElement, picture: LinesOverTime }} Shown
  */
 
-/** @type {import("../widgets/segmented_control.js").Choice[]} */
+/** @type {Choice[]} */
 const COUPLED = [["share", "Same share of time", "Windows are the same part of each side"], ["ns", "Same ns", "Windows are equally long, from each side's beginning on"]];
-/** @type {import("../widgets/segmented_control.js").Choice[]} */
+/** @type {Choice[]} */
 const BESIDE = [["", "Above one another"], ["1", "Side by side"]];
 
-/** @type {import("./compare.js").MountView} */
+/** @type {MountView} */
 export async function mountCoupledTraces(element, view, stale) {
   const sides = await loadSides(view);
   return stale() ? null : new CoupledTraces(element, view, sides);
@@ -31,7 +31,7 @@ export async function mountCoupledTraces(element, view, stale) {
 class CoupledTraces {
   /**
    * @param {HTMLElement} element
-   * @param {import("./compare.js").ViewParts} view
+   * @param {ViewParts} view
    * @param {TraceSide[]} sides
    */
   constructor(element, view, sides) {

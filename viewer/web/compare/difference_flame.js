@@ -9,15 +9,10 @@ import { Icicle } from "../widgets/icicle.js";
 import { segmentedControl } from "../widgets/segmented_control.js";
 import { CHANGE_CLASSES, MINOR, SAME, changeText, sideLetter } from "./changes.js";
 
-/**
- * @typedef {import("./aligned_tree.js").AlignedTree} AlignedTree
- * @typedef {import("../profile/profile.js").Row} Row
- */
-
 const HTML = `<div class="difference"><div class="legend" aria-hidden="true"><span>half or gone</span><i></i><span>as before</span><i></i><span>twice or new</span></div>
     <div class="fill" id="difference-canvas"></div><div class="tip" id="difference-tip" hidden></div></div>`;
 
-/** @type {import("./compare.js").MountView} */
+/** @type {MountView} */
 export async function mountDifferenceFlame(element, view, stale) {
   const comparison = await view.aligned();
   return stale() ? null : new DifferenceFlame(element, view, comparison);
@@ -26,7 +21,7 @@ export async function mountDifferenceFlame(element, view, stale) {
 class DifferenceFlame {
   /**
    * @param {HTMLElement} element
-   * @param {import("./compare.js").ViewParts} view
+   * @param {ViewParts} view
    * @param {AlignedTree} comparison
    */
   constructor(element, view, comparison) {
@@ -169,7 +164,7 @@ class DifferenceFlame {
   canvases() { return [this.canvas]; }
   boxes() { return this.icicle.drawn(); }
 
-  /** @returns {import("../core/pane_types.js").Cell[][]} */
+  /** @returns {Cell[][]} */
   csv() {
     const { sides, unit } = this.comparison;
     return [["procedure", ...sides.map(({ label }) => `${label} (${unit})`), "change"],

@@ -8,13 +8,9 @@ import { TreeTable } from "../widgets/table.js";
 import { TREE_KINDS } from "./aligned_tree.js";
 import { listEntry } from "./list_entry.js";
 
-/**
- * @typedef {import("./aligned_tree.js").AlignedTree} AlignedTree
- * @typedef {import("../profile/profile.js").Row} Row
- * @typedef {import("../widgets/table.js").Column<Row>} Column
- */
+/** @typedef {import("../widgets/table.js").Column<Row>} Column */
 
-/** @type {import("../widgets/segmented_control.js").Choice[]} */
+/** @type {Choice[]} */
 const MODES = [["weak", "Weak", "Each rank had the same work in all runs"], ["strong", "Strong", "All ranks together had the same work in all runs"]];
 const LEAST = 0.005; // of the run: regions that lose or gain less are not listed
 const MOST_LISTED = 100;
@@ -22,7 +18,7 @@ const MOST_LISTED = 100;
 const HTML = `<div class="beside-list"><div class="grow" id="loss-table"></div>
     <aside class="differing" aria-label="Scaling losses of the program"><h2 title="The program's own contexts, libraries counted to their callers">Scaling losses of the program</h2><ol id="losses"></ol></aside></div>`;
 
-/** @type {import("./compare.js").MountView} */
+/** @type {MountView} */
 export async function mountScalingLoss(element, view, stale) {
   const comparison = await view.aligned();
   if (stale()) return null;
@@ -34,7 +30,7 @@ export async function mountScalingLoss(element, view, stale) {
 class ScalingLoss {
   /**
    * @param {HTMLElement} element
-   * @param {import("./compare.js").ViewParts} view
+   * @param {ViewParts} view
    * @param {AlignedTree} comparison
    * @param {number[]} order sides, that of fewest ranks first
    */
@@ -158,7 +154,7 @@ class ScalingLoss {
     )));
   }
 
-  /** @returns {import("../core/pane_types.js").Cell[][]} */
+  /** @returns {Cell[][]} */
   csv() {
     const { names } = this.comparison.database.tree;
     return [["depth", "procedure", ...this.columns.map(({ title }) => title)],

@@ -21,7 +21,7 @@ const HTML = `<label>Compare <select id="versus"></select></label>
 export class Sides {
   /**
    * @param {HTMLElement} element
-   * @param {Pick<import("../core/pane_types.js").PageParts, "store" | "context">} page
+   * @param {Pick<PageParts, "store" | "context">} page
    */
   constructor(element, { store, context }) {
     element.innerHTML = HTML;

@@ -7,7 +7,7 @@ import { isAbort } from "./failure.js";
 export class AnswerPane {
   /**
    * @param {HTMLElement} element
-   * @param {import("./pane_types.js").PageParts} page
+   * @param {PageParts} page
    * @param {string} html its contents, among them #what, which says how requests go
    */
   constructor(element, page, html) {

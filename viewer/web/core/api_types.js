@@ -1,10 +1,11 @@
 // @ts-check
-// Types of the server's answers; docs/viewer-api.md says what they hold. Nothing here runs.
+// Types of the server's answers; docs/viewer-api.md says what they hold. Nothing here runs,
+// and nothing is exported: every module has these types by their names.
 
 /**
  * rows: numbers of lines, that alone have rows.
- * @typedef {Pick<import("./store.js").State, "filter" | "sort" | "group" | "all" | "unfolded" | "moved" | "partners"> & { rows?: string }} LineChoice which lines, in which order
- * @typedef {import("./store.js").Window & { rows?: string }} Window lines and time
+ * @typedef {Pick<State, "filter" | "sort" | "group" | "all" | "unfolded" | "moved" | "partners"> & { rows?: string }} LineChoice which lines, in which order
+ * @typedef {import("./store.js").Window & { rows?: string }} RowWindow lines and time
  *
  * @typedef {{ name: string, unit: string, additive?: boolean }} Metric additive: true where left out
  *
@@ -127,13 +128,13 @@
  *
  * @typedef {"sum" | "mean" | "median" | "min" | "max" | "stddev" | "cv" | "imbalance"} Statistic
  *
- * @typedef {object} Curve lines sorted by cost; of many, some at equal distances
+ * @typedef {object} SortedCosts lines sorted by cost; of many, some at equal distances
  * @property {number[]} place in the order from least to most
  * @property {number[]} value
  * @property {number[]} line
  * @property {string[]} label
  *
- * @typedef {Record<Statistic, number> & { lines: number, helpers: number, with_cost: number, edges: number[], counts: number[], curve: Curve }} OverAnswer a context's cost on each line; all but the sum leave out helper threads
+ * @typedef {Record<Statistic, number> & { lines: number, helpers: number, with_cost: number, edges: number[], counts: number[], curve: SortedCosts }} OverAnswer a context's cost on each line; all but the sum leave out helper threads
  *
  * @typedef {object} Heat exclusive costs of procedures on lines
  * @property {number} h
@@ -287,5 +288,3 @@
  *
  * @typedef {{ name: string, unit: string, additive: boolean, tree: FormulaTree }} FormulaAnswer
  */
-
-export {};

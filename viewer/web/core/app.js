@@ -17,10 +17,6 @@ import { PANES } from "./panes.js";
 import { CHOICE, Store } from "./store.js";
 import { part, select, textElement } from "../widgets/elements.js";
 
-/**
- * @typedef {import("./pane_types.js").Pane} Pane
- */
-
 const NOTHING = "No thread was recorded. Processes that matched may have ended before hpcd attached, or begun after it ended; hpcd status tells of a recording that runs.";
 const PATIENCE_MS = 2000; // how long what is shown beside a picture waits for it
 const at = (/** @type {string} */ id) => part(document, id, HTMLElement);
@@ -120,7 +116,7 @@ function put(database) {
 
 /**
  * Shows a newer revision of a recording that is looked at.
- * @param {import("./api_types.js").LiveAnswer} now
+ * @param {LiveAnswer} now
  */
 async function renew(now) {
   const { db } = store;
@@ -158,7 +154,7 @@ async function load(db, asked) {
   open(await api.opening(db, asked)).catch(context.fail);
 }
 
-/** @param {import("./api_types.js").OpeningAnswer} opening */
+/** @param {OpeningAnswer} opening */
 async function open({ db, databases, summary, cct, depths }) {
   if (!context.databases.length) offer(databases);
   databaseSelect.value = db;
@@ -194,7 +190,7 @@ async function open({ db, databases, summary, cct, depths }) {
   if (context.database === database) showFindings(findings);
 }
 
-/** @param {import("./api_types.js").FindingsAnswer} answer */
+/** @param {FindingsAnswer} answer */
 function showFindings(answer) {
   context.costliest = answer.costliest;
   findingsLine.renew(answer);
@@ -218,7 +214,7 @@ function isOf(db) { return store.state.db === undefined || store.state.db === db
  * The window of a link, all of what it does not name; null where it is none of the database: a link may be
  * older than it, or mistyped.
  * @param {string} db
- * @param {import("./api_types.js").Summary} summary
+ * @param {Summary} summary
  */
 async function linkedWindow(db, summary) {
   if (!isOf(db)) return null;
@@ -231,7 +227,7 @@ async function linkedWindow(db, summary) {
 
 /**
  * All lines of a database, all its time, and nothing chosen; what was looked at before is forgotten.
- * @param {import("./api_types.js").Summary} summary
+ * @param {Summary} summary
  */
 function everything(summary) {
   return {

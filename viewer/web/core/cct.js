@@ -35,8 +35,8 @@ export function bareName(name) { return name.replace(INLINED, ""); }
 
 export class CallingContextTree {
   /**
-   * @param {import("./api_types.js").TreeColumns} columns
-   * @param {Pick<import("./api_types.js").Procedures, "procedures" | "short" | "colours" | "marks">} summary of what the nodes are
+   * @param {TreeColumns} columns
+   * @param {Pick<Procedures, "procedures" | "short" | "colours" | "marks">} summary of what the nodes are
    * @param {ArrayLike<number> | null} kinds of what the nodes are; null: procedures
    */
   constructor({ parent, procedure, paths = parent.length, owner, state, cost }, summary, kinds = null) {

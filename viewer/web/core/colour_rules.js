@@ -15,7 +15,7 @@ export function rememberedColourRules() {
  * Returns what opens the dialog.
  * @param {HTMLDialogElement} dialog
  * @param {object} page
- * @param {import("./store.js").Store} page.store
+ * @param {Store} page.store
  * @param {(text: string | undefined) => Promise<void>} page.change takes over the rules, or rejects them and changes nothing
  */
 export function colourRulesDialog(dialog, { store, change }) {

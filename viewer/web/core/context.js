@@ -3,14 +3,11 @@
 // is of use to others, and moving through time and lines.
 
 /**
- * @typedef {import("./open_database.js").OpenDatabase} OpenDatabase
- * @typedef {import("./store.js").Store} Store
- *
  * A place in a trace view, as shares of its width and height.
  * @typedef {{ x: number, y: number }} Position
  *
  * @typedef {object} Page what the context needs of the page around the panes
- * @property {() => Pick<import("./api_types.js").SelectionAnswer, "count" | "lines">} size rows and lines that the chosen filter leaves
+ * @property {() => Pick<SelectionAnswer, "count" | "lines">} size rows and lines that the chosen filter leaves
  * @property {() => void} showAllLines leaves out the filter
  * @property {() => void} toggleFold folds or unfolds launchers and helper threads
  * @property {(partners: string) => void} choosePartners leaves only lines that interact with one, as the store says; empty: all
@@ -35,7 +32,7 @@ export class PageContext {
     this.programs = null;
     /** @type {OpenDatabase | null} the one that is shown; null until it is loaded */
     this.database = null;
-    /** @type {{ key: string, profile: Promise<import("../profile/selected_profile.js").SelectedProfile> } | null} */
+    /** @type {{ key: string, profile: Promise<SelectedProfile> } | null} */
     this.selected = null;
     /** @type {{ key: string, values: Float64Array } | null} exact times by node of the window that key identifies */
     this.exact = null;
@@ -43,7 +40,7 @@ export class PageContext {
     this.compared = new Map();
     /** @type {Position | null} where the pointer is in a trace view: keys zoom there */
     this.pointer = null;
-    /** @type {import("./api_types.js").Telling | null} where most is spent: shown as long as nothing else is chosen */
+    /** @type {Telling | null} where most is spent: shown as long as nothing else is chosen */
     this.costliest = null;
     /** @type {number | undefined} where a range was begun that the crosshair ends, ns */
     this.anchor = undefined;
@@ -114,7 +111,7 @@ export class PageContext {
 
   /**
    * Where the crosshair shows what a finding tells.
-   * @param {import("./api_types.js").Telling} telling
+   * @param {Telling} telling
    */
   placeOf({ line, row, time }) { return { line: this.store.state.all ? line : row, time }; }
 

@@ -5,11 +5,6 @@
 import { part } from "../widgets/elements.js";
 import { formatCount, formatPercent } from "./format.js";
 
-/**
- * @typedef {import("./api_types.js").DepthsAnswer} DepthsAnswer
- * @typedef {import("./api_types.js").DepthContent} DepthContent
- */
-
 const DEEPEST = 100; // of the slider
 
 const HTML = `<label>Colour by <select id="colour-by" title="What colours of pictures are of"><option value="">procedure</option><option value="depth">depth</option></select></label>
@@ -18,7 +13,7 @@ const HTML = `<label>Colour by <select id="colour-by" title="What colours of pic
 
 /**
  * @param {HTMLElement} element
- * @param {import("./pane_types.js").PageParts} page
+ * @param {PageParts} page
  */
 export function mountDepthChoice(element, { store, context }) {
   element.innerHTML = HTML;

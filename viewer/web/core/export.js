@@ -6,11 +6,6 @@
 import { cssVariable } from "../widgets/canvas.js";
 import { context2d } from "./paint.js";
 
-/**
- * @typedef {import("./pane_types.js").Pane} Pane
- * @typedef {import("./pane_types.js").Cell} Cell
- */
-
 const ROW = 18;
 const MARGIN = 12;
 const TOP = 24 + MARGIN; // below the title

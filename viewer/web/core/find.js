@@ -14,7 +14,7 @@ import { select } from "../widgets/elements.js";
  * @typedef {object} Page what the box acts on
  * @property {(filter: string) => void} filter leaves the lines that fit
  * @property {() => void} unfold gives lines that are folded rows of their own
- * @property {() => import("./pane_types.js").Pane | null} pane
+ * @property {() => Pane | null} pane
  */
 
 const TYPING_MS = 250; // after the last letter it is searched
@@ -44,7 +44,7 @@ export function findText({ search = "", filter = "" }) {
 export class FindBox {
   /**
    * @param {HTMLElement} element
-   * @param {import("./pane_types.js").PageParts} parts
+   * @param {PageParts} parts
    * @param {Page} page
    */
   constructor(element, { store, api, context }, page) {

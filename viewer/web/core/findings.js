@@ -5,18 +5,13 @@
 import { textElement } from "../widgets/elements.js";
 import { PANES } from "./panes.js";
 
-/**
- * @typedef {import("./api_types.js").Finding} Finding
- * @typedef {import("./api_types.js").FindingsAnswer} FindingsAnswer
- */
-
 const MOST = 3; // are seen at once: as many have room before they are known
 /** @type {Record<string, string>} panes that show findings which have no place in the trace */
 const ELSEWHERE = { messages: "messages", io: "recorded", memory: "recorded" };
 
 /**
  * @param {HTMLElement} element
- * @param {import("./pane_types.js").PageParts} page
+ * @param {PageParts} page
  */
 export function mountFindings(element, { store, context }) {
   /** @type {FindingsAnswer} */

@@ -4,7 +4,7 @@
 
 export class Grid {
   /**
-   * @param {import("./api_types.js").GridRows} rows
+   * @param {GridRows} rows
    * @param {Uint16Array | Uint32Array} nodes of each pixel, row after row, or of each run; numbers beyond the tree are blank
    * @param {Uint16Array | null} ends of the runs: the column behind each, a row's last is w; null: pixels
    */

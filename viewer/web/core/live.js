@@ -4,21 +4,15 @@
 
 import { numbers } from "./context.js";
 
-/**
- * @typedef {import("./store.js").State} State
- * @typedef {import("./store.js").Store} Store
- * @typedef {import("./api_types.js").LiveState} LiveState
- * @typedef {import("./api_types.js").LiveAnswer} LiveAnswer
- * @typedef {Pick<import("./open_database.js").OpenDatabase, "summary" | "tree">} Revision
- */
+/** @typedef {Pick<OpenDatabase, "summary" | "tree">} Revision */
 
 const LOOK_MS = 1000;
 
 /**
  * @param {object} page
  * @param {Store} page.store
- * @param {Pick<import("./api.js").Api, "live" | "stale">} page.api
- * @param {import("./context.js").PageContext} page.context
+ * @param {Pick<Api, "live" | "stale">} page.api
+ * @param {PageContext} page.context
  * @param {HTMLElement} page.button shows the state; a click goes to the end of the recording
  * @param {(newest: LiveAnswer) => Promise<void>} page.renew opens the newest revision
  */

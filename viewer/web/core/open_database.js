@@ -7,21 +7,18 @@ import { bareName, CallingContextTree, LOOP } from "./cct.js";
 import { pictureColours } from "./picture_colours.js";
 
 /**
- * @typedef {import("./api_types.js").Summary} Summary
- * @typedef {import("./api_types.js").Entities} Entities
- *
  * The tree of a view. place: of each node of the database's tree, where its exclusive cost belongs.
  * @typedef {CallingContextTree & { view: string, place: Uint32Array, entities: Entities }} ViewTree
  *
- * @typedef {Pick<import("./api.js").Api, "tree" | "entities" | "colours">} TreeApi the requests made here
+ * @typedef {Pick<Api, "tree" | "entities" | "colours">} TreeApi the requests made here
  */
 
-/** @template {import("./api_types.js").Procedures} [Described=Summary] what is said about the tree */
+/** @template {Procedures} [Described=Summary] what is said about the tree */
 export class OpenDatabase {
   /**
-   * @param {import("./store.js").Store} store
+   * @param {Store} store
    * @param {Described} summary
-   * @param {import("./api_types.js").TreeColumns} cct
+   * @param {TreeColumns} cct
    */
   constructor(store, summary, cct) {
     this.store = store;

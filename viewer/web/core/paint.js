@@ -23,7 +23,7 @@ const GAPPED = 14; // px: rows below have no gaps
 /**
  * The colours of every node, four each: by where in its row a pixel is. Behind them the background, for
  * pixels that show no node.
- * @param {Pick<import("./cct.js").CallingContextTree, "parent" | "state">} tree
+ * @param {Pick<CallingContextTree, "parent" | "state">} tree
  * @param {import("./picture_colours.js").PictureColours} picture
  * @param {Grounds} grounds
  * @param {Uint8Array | null} lit of each node whether what is searched for is on its path; null without a search
@@ -73,7 +73,7 @@ export function partsOfRows(rows) {
 
 /**
  * Fills an image as wide as a picture. Where it is higher than the picture rows are repeated.
- * @param {Pick<import("./grid.js").Grid, "h" | "nodes" | "ends" | "starts">} grid
+ * @param {Pick<Grid, "h" | "nodes" | "ends" | "starts">} grid
  * @param {ImageData} image
  * @param {Uint32Array} colours as nodeColours makes them
  * @param {Uint32Array} [rows] of each line of pixels the row it shows; without, all are as high as each other

@@ -1,11 +1,12 @@
 // @ts-check
-// Types of the panes, which app.js mounts. Nothing here runs.
+// Types of the panes, which app.js mounts, and of what modules of several folders use. Nothing here runs, and
+// nothing is exported: every module has these types by their names.
 
 /**
  * @typedef {object} PageParts what a pane is given
- * @property {import("./store.js").Store} store
- * @property {import("./api.js").Api} api
- * @property {import("./context.js").PageContext} context
+ * @property {Store} store
+ * @property {Api} api
+ * @property {PageContext} context
  * @property {import("./find.js").FindBox} [find] the box that finds
  *
  * @typedef {string | number} Cell
@@ -37,4 +38,22 @@
  * @property {(step: number) => { at: number, count: number } | null} [goToMatch] to the next of its own (1) or the one before (-1): which of how many; null: there is none
  */
 
-export {};
+/**
+ * @typedef {import("../compare/aligned_tree.js").AlignedTree} AlignedTree
+ * @typedef {import("./api.js").Api} Api
+ * @typedef {import("./cct.js").CallingContextTree} CallingContextTree
+ * @typedef {import("../widgets/segmented_control.js").Choice} Choice
+ * @typedef {import("../compare/compare.js").MountView} MountView
+ * @typedef {import("./open_database.js").OpenDatabase} OpenDatabase
+ * @typedef {import("./context.js").PageContext} PageContext
+ * @typedef {import("../trace/call_marks.js").Places} Places
+ * @typedef {import("./context.js").Position} Position
+ * @typedef {import("../profile/profile.js").Row} Row
+ * @typedef {import("../trace/row_layout.js").RowLayout} RowLayout
+ * @typedef {import("../profile/selected_profile.js").SelectedProfile} SelectedProfile
+ * @typedef {import("../trace/trace.js").Shared} Shared
+ * @typedef {import("./store.js").State} State
+ * @typedef {import("./store.js").Store} Store
+ * @typedef {import("../compare/compare.js").ViewParts} ViewParts
+ * @typedef {import("./open_database.js").ViewTree} ViewTree
+ */

@@ -15,7 +15,7 @@ import { mountTrace } from "../trace/trace.js";
  * @typedef {object} PaneEntry
  * @property {string} name in links
  * @property {string} title of its tab
- * @property {(element: HTMLElement, page: import("./pane_types.js").PageParts) => import("./pane_types.js").Pane} mount
+ * @property {(element: HTMLElement, page: PageParts) => Pane} mount
  * @property {string} [shows] a sentence on top of it; of the trace one is made of the recording
  * @property {string[] | "all"} [tells] kinds of findings that it shows something of
  */

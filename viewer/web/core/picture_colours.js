@@ -12,9 +12,9 @@ import { bareName } from "./cct.js";
  */
 
 /**
- * @param {import("./cct.js").CallingContextTree} tree
+ * @param {CallingContextTree} tree
  * @param {number} depth 0: by the owners of colours
- * @param {Pick<import("./api_types.js").Summary, "palette" | "rest">} summary distinct colours, and that of what has none
+ * @param {Pick<Summary, "palette" | "rest">} summary distinct colours, and that of what has none
  * @returns {PictureColours}
  */
 export function pictureColours(tree, depth, { palette, rest }) {
@@ -31,8 +31,8 @@ export function pictureColours(tree, depth, { palette, rest }) {
 /**
  * Colours of another run's procedures: those that `first` has distinct ones of have them here, too; the rest of the
  * distinct ones go to this run's own, which keep theirs where they can.
- * @param {Pick<import("./cct.js").CallingContextTree, "names" | "colours" | "distinct">} tree
- * @param {Pick<import("./cct.js").CallingContextTree, "names" | "colours" | "distinct">} first
+ * @param {Pick<CallingContextTree, "names" | "colours" | "distinct">} tree
+ * @param {Pick<CallingContextTree, "names" | "colours" | "distinct">} first
  * @param {ArrayLike<number>} palette
  * @returns {number[]} as CallingContextTree.paint takes them
  */

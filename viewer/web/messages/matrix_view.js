@@ -9,9 +9,6 @@ import { cssVariable, fittedCanvas, relativePosition } from "../widgets/canvas.j
 import { placeTip, textElement } from "../widgets/elements.js";
 
 /**
- * @typedef {import("../core/api_types.js").MatrixAnswer} MatrixAnswer
- * @typedef {import("../core/context.js").Position} Position
- *
  * ranks: from and to of senders, then of receivers.
  * @typedef {{ answer: MatrixAnswer, ranks: number[], kind: string, counted: boolean }} Shown
  */

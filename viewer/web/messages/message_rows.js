@@ -4,8 +4,6 @@
 import { formatBytes, formatCount, formatFixed, formatTime } from "../core/format.js";
 
 /**
- * @typedef {import("../core/api_types.js").MessagesAnswer} MessagesAnswer
- *
  * @typedef {object} WaitRow waits at one call path, or below it one of them
  * @property {string} name
  * @property {number | null} node null: of one wait
@@ -13,7 +11,7 @@ import { formatBytes, formatCount, formatFixed, formatTime } from "../core/forma
  * @property {number} count
  * @property {number} rank that was late
  * @property {string} other who was late, and where
- * @property {import("../core/api_types.js").WaitingCall} worst
+ * @property {WaitingCall} worst
  * @property {() => WaitRow[]} children
  *
  * @typedef {object} MessageRow
@@ -32,20 +30,20 @@ const NOBODY = () => [];
 
 /**
  * A call path in short names, innermost procedure first.
- * @param {import("../core/cct.js").CallingContextTree} tree
+ * @param {CallingContextTree} tree
  * @param {number} node
  */
 export function pathText(tree, node) { return pathNames(tree, node, tree.short).join(" ‹ "); }
 
 /**
  * A call path with whole names, a line each.
- * @param {import("../core/cct.js").CallingContextTree} tree
+ * @param {CallingContextTree} tree
  * @param {number} node
  */
 export function wholePath(tree, node) { return pathNames(tree, node, tree.names).join("\n"); }
 
 /**
- * @param {import("../core/cct.js").CallingContextTree} tree
+ * @param {CallingContextTree} tree
  * @param {number} node
  * @param {string[]} names of procedures
  */

@@ -12,9 +12,6 @@ import { MatrixView } from "./matrix_view.js";
 import { communicatorRows, pathText, sizeRows, waitRows, wholePath } from "./message_rows.js";
 
 /**
- * @typedef {import("../core/api_types.js").MessagesAnswer} MessagesAnswer
- * @typedef {import("../core/pane_types.js").Cell} Cell
- * @typedef {import("../core/pane_types.js").PageParts} PageParts
  * @typedef {import("./message_rows.js").MessageRow} MessageRow
  * @typedef {import("./message_rows.js").WaitRow} WaitRow
  */
@@ -47,7 +44,7 @@ const HTML = `
 /**
  * @param {HTMLElement} element
  * @param {PageParts} page
- * @returns {import("../core/pane_types.js").Pane}
+ * @returns {Pane}
  */
 export function mountMessages(element, page) {
   if (page.context.summary.recorded.mpi) return new MessagesPane(element, page);
@@ -254,7 +251,7 @@ class MessagesPane extends AnswerPane {
 
 /**
  * Within a wait, not at its begin: there the last sample is still of what was before.
- * @param {import("../core/api_types.js").WaitingCall} wait
+ * @param {WaitingCall} wait
  */
 function crosshair({ line, begin, seconds }) { return { line, time: Math.round(begin + seconds * 5e8) }; }
 
@@ -272,7 +269,7 @@ function ranksIn(text, size) {
 /**
  * @param {string} kind
  * @param {boolean} counted
- * @param {import("../core/api_types.js").MatrixAnswer} cells
+ * @param {MatrixAnswer} cells
  */
 function describeMatrix(kind, counted, { counts, amounts, step }) {
   const most = (counted ? counts : amounts).reduce((one, two) => Math.max(one, two), 0);

@@ -5,9 +5,6 @@ import { formatPercent, formatQuantity } from "../core/format.js";
 import { select, textElement } from "../widgets/elements.js";
 
 /**
- * @typedef {import("../core/api_types.js").Metric} Metric
- * @typedef {import("../core/pane_types.js").Cell} Cell
- *
  * @typedef {{ inclusive: number[], exclusive: number[] }} Costs by metric
  *
  * @typedef {object} CodeRow

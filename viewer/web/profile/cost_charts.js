@@ -6,11 +6,6 @@ import { formatCount } from "../core/format.js";
 import { context2d, drawScaled } from "../core/paint.js";
 import { cssVariable } from "../widgets/canvas.js";
 
-/**
- * @typedef {import("../core/api_types.js").OverAnswer} OverAnswer
- * @typedef {import("../core/api_types.js").Heat} Heat
- */
-
 const LEAST_BAR = 2; // px: a bar of one line among thousands is still seen
 
 /**

@@ -10,16 +10,9 @@ import { part, placeTip, textElement } from "../widgets/elements.js";
 import { drawCurve, drawHeatMap, drawHistogram } from "./cost_charts.js";
 import { chosenMetric, offerMetrics } from "./selected_profile.js";
 
-/**
- * @typedef {import("../core/api_types.js").Heat} Heat
- * @typedef {import("../core/api_types.js").OverAnswer} OverAnswer
- * @typedef {import("../core/context.js").Position} Position
- * @typedef {import("../core/pane_types.js").PageParts} PageParts
- *
- * @typedef {{ over: OverAnswer, heat: Heat }} Answers
- */
+/** @typedef {{ over: OverAnswer, heat: Heat }} Answers */
 
-/** @type {[import("../core/api_types.js").Statistic, string][]} */
+/** @type {[Statistic, string][]} */
 const STATISTICS = [
   ["sum", "Sum"], ["mean", "Mean"], ["median", "Median"], ["min", "Least"], ["max", "Most"],
   ["stddev", "Standard deviation"], ["cv", "Coefficient of variation"], ["imbalance", "Most / mean - 1"],
@@ -209,7 +202,7 @@ export class CostOverLines extends AnswerPane {
     canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; });
   }
 
-  /** @returns {import("../core/pane_types.js").Cell[][]} */
+  /** @returns {Cell[][]} */
   csv() {
     if (!this.answers) return [["no costs"]];
     const { heat } = this.answers;

@@ -12,12 +12,6 @@ import { chosen, segmentedControl } from "../widgets/segmented_control.js";
 import { chosenMetric, offerMetrics, procedureRow, selectedProfile } from "./selected_profile.js";
 
 /**
- * @typedef {import("../core/open_database.js").ViewTree} ViewTree
- * @typedef {import("../core/pane_types.js").Cell} Cell
- * @typedef {import("../core/pane_types.js").PageParts} PageParts
- * @typedef {import("./profile.js").Row} Row
- * @typedef {import("./selected_profile.js").SelectedProfile} SelectedProfile
- *
  * What is loaded. number: of the metric among those of the profile.
  * @typedef {{ selected: SelectedProfile, number: number }} Loaded
  *
@@ -25,7 +19,7 @@ import { chosenMetric, offerMetrics, procedureRow, selectedProfile } from "./sel
  * @typedef {{ kind: string, profile: import("./profile.js").Profile<ViewTree>, callers: Row | null }} Graph
  */
 
-/** @type {import("../widgets/segmented_control.js").Choice[]} */
+/** @type {Choice[]} */
 const KINDS = [["down", "Top-down"], ["up", "Inverted"], ["sandwich", "Sandwich"]];
 
 const START = /^__libc_start_(main|call_main)/; // what calls main, or another of these

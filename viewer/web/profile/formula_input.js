@@ -3,8 +3,6 @@
 // does that of hpcd report --metric; values are computed here, for each row.
 
 /**
- * @typedef {import("../core/api_types.js").FormulaTree} FormulaTree
- * @typedef {import("../core/api_types.js").Metric} Metric
  * @typedef {object} Formula
  * @property {string} name
  * @property {string} unit
@@ -50,7 +48,7 @@ function valueOf(tree, costs) {
 
 /**
  * Formulas of a text, parsed by the server.
- * @param {{ formula(db: string, text: string): Promise<import("../core/api_types.js").FormulaAnswer> }} api
+ * @param {{ formula(db: string, text: string): Promise<FormulaAnswer> }} api
  * @param {string} db
  * @param {string | undefined} text
  * @param {Metric[]} all metrics of the database

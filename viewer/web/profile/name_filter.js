@@ -1,13 +1,12 @@
 // @ts-check
 // Which rows of a profile are shown where only some names are requested.
 
-/** @typedef {import("./profile.js").Row} Row */
 
 const MOST = 1000; // rows that are gone through
 
 export class NameFilter {
   /**
-   * @param {import("../core/cct.js").CallingContextTree} tree
+   * @param {CallingContextTree} tree
    * @param {string} text that names contain
    */
   constructor(tree, text) {

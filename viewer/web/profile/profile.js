@@ -14,7 +14,7 @@ import { evaluateAll } from "./formula_input.js";
  * @property {() => Row[]} children made when they are first looked at
  */
 
-/** @template {import("../core/cct.js").CallingContextTree} [Tree=import("../core/cct.js").CallingContextTree] */
+/** @template {CallingContextTree} [Tree=CallingContextTree] */
 export class Profile {
   /**
    * @param {Tree} tree

@@ -12,12 +12,7 @@ import { NameFilter } from "./name_filter.js";
 import { chosenMetric, procedureRow, selectedProfile } from "./selected_profile.js";
 
 /**
- * @typedef {import("../core/open_database.js").ViewTree} ViewTree
- * @typedef {import("../core/pane_types.js").Cell} Cell
- * @typedef {import("../core/pane_types.js").PageParts} PageParts
  * @typedef {import("./profile.js").Profile<ViewTree>} ViewProfile
- * @typedef {import("./profile.js").Row} Row
- * @typedef {import("./selected_profile.js").SelectedProfile} SelectedProfile
  *
  * What the table shows. name: of VIEWS.
  * @typedef {{ name: string, selected: SelectedProfile, profile: ViewProfile, table: TreeTable<Row> }} Shown

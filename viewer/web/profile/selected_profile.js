@@ -10,8 +10,6 @@ export const TIMES = 1;
 export const SAMPLED = 2;
 
 /**
- * @typedef {import("../core/api_types.js").Metric} Metric
- * @typedef {import("../core/open_database.js").ViewTree} ViewTree
  * @typedef {import("./formula_input.js").Formula} Formula
  *
  * @typedef {object} SelectedProfile
@@ -24,7 +22,7 @@ export const SAMPLED = 2;
  */
 
 /**
- * @param {import("../core/pane_types.js").PageParts} page
+ * @param {PageParts} page
  * @returns {Promise<SelectedProfile>}
  */
 export function selectedProfile({ store, api, context }) {
@@ -38,9 +36,9 @@ export function selectedProfile({ store, api, context }) {
 }
 
 /**
- * @param {import("../core/store.js").Store} store
- * @param {import("../core/api.js").Api} api
- * @param {import("../core/context.js").PageContext} context
+ * @param {Store} store
+ * @param {Api} api
+ * @param {PageContext} context
  * @returns {Promise<SelectedProfile>}
  */
 async function requestProfile(store, api, context) {
@@ -67,7 +65,7 @@ async function requestProfile(store, api, context) {
 
 /**
  * What ends names of views where procedures without names have rows of their own.
- * @param {import("../core/store.js").State} state
+ * @param {State} state
  */
 export function viewEnding({ nameless }) { return nameless ? "+nameless" : ""; }
 
@@ -86,8 +84,8 @@ function placed(values, { place, parent, stands }) {
 /**
  * @param {number} kind
  * @param {number} pixels
- * @param {import("../core/context.js").PageContext} context
- * @param {import("../core/api_types.js").Summary} summary
+ * @param {PageContext} context
+ * @param {Summary} summary
  */
 function note(kind, pixels, context, { duration_ns: duration }) {
   const { t0, t1, l0, l1, phase } = context.extent();
@@ -126,7 +124,7 @@ export function offerMetrics(select, metrics, chosen) {
  * The row of a procedure, inlined calls of it included; of the one of the highest exclusive cost where
  * there is none of that name; undefined where nothing cost anything.
  * @param {Profile<ViewTree>} profile of the view flat
- * @param {import("../core/open_database.js").OpenDatabase} database
+ * @param {OpenDatabase} database
  * @param {string | undefined} name
  * @param {number} metric
  */

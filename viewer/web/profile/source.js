@@ -12,19 +12,15 @@ import { evaluateAll } from "./formula_input.js";
 import { chosenMetric, offerMetrics, procedureRow, selectedProfile, viewEnding } from "./selected_profile.js";
 
 /**
- * @typedef {import("../core/api_types.js").SourceAnswer} SourceAnswer
- * @typedef {import("../core/api_types.js").AssemblyAnswer} AssemblyAnswer
- * @typedef {import("../core/pane_types.js").PageParts} PageParts
  * @typedef {import("./code_table.js").CodeRow} CodeRow
  * @typedef {import("./code_table.js").Costs} Costs
- * @typedef {import("./selected_profile.js").SelectedProfile} SelectedProfile
- * @typedef {import("./profile.js").Profile<import("../core/open_database.js").ViewTree>} ViewProfile
+ * @typedef {import("./profile.js").Profile<ViewTree>} ViewProfile
  *
  * The code of a procedure: one of the two.
  * @typedef {{ source: SourceAnswer } | { assembly: AssemblyAnswer }} Code
  */
 
-/** @type {import("../widgets/segmented_control.js").Choice[]} */
+/** @type {Choice[]} */
 const KINDS = [["lines", "Source"], ["assembly", "Instructions"]];
 
 const ADDRESS = "0x"; // begins the spot of an instruction
@@ -187,7 +183,7 @@ export class Source extends AnswerPane {
 
 /**
  * Costs of all metrics, by place.
- * @param {import("../core/api_types.js").PlaceCosts[]} places
+ * @param {PlaceCosts[]} places
  * @param {SelectedProfile} selected
  * @returns {Map<number, Costs>}
  */
@@ -198,7 +194,7 @@ function costsByPlace(places, { formulas }) {
 
 /**
  * A file's lines; of one that is not there, or is shorter now, the lines that cost something.
- * @param {import("../core/api_types.js").SourceText} shown
+ * @param {SourceText} shown
  * @param {Map<number, Costs>} costs
  * @returns {CodeRow[]}
  */

@@ -4,12 +4,6 @@
 import { formatBytes, formatCount, formatFixed, formatPercent, formatTime } from "../core/format.js";
 
 /**
- * @typedef {import("../core/api_types.js").CallTotalsAnswer} CallTotalsAnswer
- * @typedef {import("../core/api_types.js").MemoryAnswer} MemoryAnswer
- * @typedef {import("../core/api_types.js").MemoryStretches} MemoryStretches
- * @typedef {import("../core/api_types.js").MemorySum} MemorySum
- * @typedef {import("../core/api_types.js").PhasesAnswer} PhasesAnswer
- *
  * @typedef {object} CallRow
  * @property {string} name
  * @property {string} title
@@ -61,7 +55,7 @@ export function totalRows({ groups }, path) {
 /**
  * Phases, those that lasted longest first.
  * @param {PhasesAnswer} answer
- * @param {import("../core/api_types.js").Metric[]} metrics
+ * @param {Metric[]} metrics
  * @returns {Content}
  */
 export function phaseRows({ name, phase, calls, threads, seconds, costs }, metrics) {

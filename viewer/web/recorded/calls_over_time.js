@@ -9,7 +9,7 @@ import { textElement } from "../widgets/elements.js";
 export class CallsOverTime {
   /**
    * @param {HTMLElement} element
-   * @param {import("../core/pane_types.js").PageParts} page
+   * @param {PageParts} page
    */
   constructor(element, page) {
     this.element = element;

@@ -13,7 +13,7 @@ const FIRST = "probe"; // what was probed is offered before system calls
 
 /**
  * @param {HTMLElement} element
- * @param {import("../core/pane_types.js").PageParts} page
+ * @param {PageParts} page
  * @param {(text: string) => void} fail says what is wrong with what was entered
  */
 export function mountPhaseChoice(element, { store, api, context }, fail) {

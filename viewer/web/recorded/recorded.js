@@ -13,8 +13,6 @@ import { CallsOverTime } from "./calls_over_time.js";
 import { memoryRows, memoryStretchRows, phaseRows, totalRows } from "./call_rows.js";
 
 /**
- * @typedef {import("../core/pane_types.js").Cell} Cell
- * @typedef {import("../core/pane_types.js").PageParts} PageParts
  * @typedef {import("./call_rows.js").CallRow} CallRow
  * @typedef {import("./call_rows.js").Content} Content
  */
@@ -47,7 +45,7 @@ const HTML = `
 /**
  * @param {HTMLElement} element
  * @param {PageParts} page
- * @returns {import("../core/pane_types.js").Pane}
+ * @returns {Pane}
  */
 export function mountRecorded(element, page) {
   if (Object.keys(page.context.summary.recorded).length) return new RecordedPane(element, page);

@@ -8,10 +8,6 @@ import { segmentedControl } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
 
 /**
- * @typedef {import("../core/api_types.js").StacksAnswer} StacksAnswer
- * @typedef {import("../core/pane_types.js").Cell} Cell
- * @typedef {import("../core/pane_types.js").PageParts} PageParts
- *
  * @typedef {object} Row of the answer; number is its place in it
  * @property {string} name
  * @property {number} number

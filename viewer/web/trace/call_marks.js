@@ -9,12 +9,6 @@ import { cssVariable } from "../widgets/canvas.js";
 import { textElement } from "../widgets/elements.js";
 
 /**
- * @typedef {import("../core/api_types.js").CallMarksAnswer} CallMarksAnswer
- * @typedef {import("../core/api_types.js").MessageMark} MessageMark
- * @typedef {import("../core/api_types.js").CollectiveMark} CollectiveMark
- * @typedef {import("../core/api_types.js").PhaseMark} PhaseMark
- * @typedef {import("../core/context.js").Position} Position
- *
  * @typedef {{ top: number, bottom: number, middle: number }} Band
  *
  * Where lines and moments are in a picture, in canvas pixels; null of lines without a row.
@@ -40,7 +34,7 @@ const LOW_BAR = 2; // px: height of a call of many
 
 export class CallMarks {
   /**
-   * @param {import("../core/pane_types.js").PageParts} page
+   * @param {PageParts} page
    * @param {HTMLElement} box for the note on how many there are
    * @param {() => void} redraw the picture
    */

@@ -10,9 +10,6 @@ import { drawArrow } from "./call_marks.js";
 import { causeEntry } from "./wait_card.js";
 
 /**
- * @typedef {import("../core/api_types.js").CriticalPathAnswer} CriticalPathAnswer
- * @typedef {import("./call_marks.js").Places} Places
- *
  * @typedef {object} DrawnStep in canvas pixels
  * @property {number} at number of the step
  * @property {number} left
@@ -46,7 +43,7 @@ function colourOf(kind) { return COLOURS[kind] ?? "--path-other"; }
 export class CriticalPath {
   /**
    * @param {HTMLElement} element
-   * @param {import("./trace.js").Shared} shared
+   * @param {Shared} shared
    * @param {() => number} columns of the trace view
    * @param {() => void} redraw the picture
    */
@@ -137,7 +134,7 @@ export class CriticalPath {
     this.at("critical-parts").replaceChildren(...items);
   }
 
-  /** @param {import("../core/api_types.js").CriticalPart} part */
+  /** @param {CriticalPart} part */
   describePart({ kind, text, node }) {
     const path = node < 0 ? "" : this.context.tree.innermost(node);
     return kind === "thread" && path ? path : [text, path].filter(Boolean).join(": ");
@@ -229,7 +226,7 @@ export class CriticalPath {
 
   /**
    * What of the path is under the mouse, a line.
-   * @param {import("../core/context.js").Position} spot in canvas pixels
+   * @param {Position} spot in canvas pixels
    * @param {Places} places
    */
   describe(spot, places) {

@@ -30,7 +30,7 @@ const PAUSE_MS = 250;
 export class Curves {
   /**
    * @param {HTMLElement} element
-   * @param {import("./trace.js").Shared} shared
+   * @param {Shared} shared
    */
   constructor(element, { store, api, context, counts }) {
     this.element = element;
@@ -173,9 +173,9 @@ export class Curves {
 }
 
 /**
- * @param {import("../core/api.js").Api} api
+ * @param {Api} api
  * @param {string} db
- * @param {import("../core/api_types.js").Window} window
+ * @param {RowWindow} window
  * @param {string} kind
  * @returns {Promise<Curve>}
  */

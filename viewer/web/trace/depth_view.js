@@ -13,12 +13,12 @@ const TEXT = 12; // px of a frame that has room for a line of text
 
 /**
  * @param {HTMLElement} element
- * @param {import("./trace.js").Shared} shared
+ * @param {Shared} shared
  * @param {() => void} loaded called when another line has been drawn
  */
 export function depthView(element, { store, api, context }, loaded) {
   const { canvas, dispose } = fittedCanvas(element, "One line's call path over time, outermost frame on top", load);
-  /** @type {import("../core/api_types.js").Grid | null} */
+  /** @type {Grid | null} */
   let grid = null;
   let disposed = false;
   let requested = "";
@@ -71,8 +71,8 @@ export function depthView(element, { store, api, context }, loaded) {
  * A row for each depth, a box for each stretch of one frame, pale where the thread does not run. Returns how
  * high a row is, in canvas pixels.
  * @param {CanvasRenderingContext2D} pen
- * @param {import("../core/context.js").PageContext} context
- * @param {import("../core/api_types.js").Grid} line
+ * @param {PageContext} context
+ * @param {Grid} line
  */
 function drawFrames(pen, context, line) {
   const { tree } = context;
@@ -103,7 +103,7 @@ function drawFrames(pen, context, line) {
 
 /**
  * The node of each depth of a call path, 0 where there is none.
- * @param {import("../core/cct.js").CallingContextTree} tree
+ * @param {CallingContextTree} tree
  * @param {number} node
  * @param {Uint32Array} path is filled
  */
@@ -117,7 +117,7 @@ function framesAt(tree, node, path) {
 /**
  * Returns what draws a frame from one column to another.
  * @param {CanvasRenderingContext2D} pen
- * @param {import("../core/context.js").PageContext} context
+ * @param {PageContext} context
  * @param {number} frame how high it is
  * @param {number} column how wide one is
  */

@@ -7,10 +7,6 @@ import { CHOICE } from "../core/store.js";
 import { mountPhaseChoice } from "../recorded/phase_choice.js";
 import { part } from "../widgets/elements.js";
 
-/**
- * @typedef {import("../core/api_types.js").LineChoice} LineChoice
- */
-
 const BY_HAND = "by hand"; // no order of the server's
 const SORTS = [["", "rank"], ["start", "start time"], ["tree", "process tree"], ["label", "name"]];
 const GROUPS = [["", "nothing"], ["job", "job"], ["rank", "rank"], ["process", "process"], ["host", "node"], ["user", "user"]];
@@ -24,15 +20,13 @@ const HTML = `
     <button id="extent-choice" title="Costs, calls and messages are of this range; a click or Escape selects nothing"></button>
     <output id="count" aria-live="polite"></output>`;
 
-/**
- * @typedef {Pick<import("../core/api_types.js").SelectionAnswer, "count" | "lines" | "partners">} ChoiceSize rows and lines of a choice
- */
+/** @typedef {Pick<SelectionAnswer, "count" | "lines" | "partners">} ChoiceSize rows and lines of a choice */
 
 /** The sizes of choices of lines, each requested once. */
 class ChoiceSizes {
   /**
-   * @param {import("../core/store.js").Store} store
-   * @param {Pick<import("../core/api.js").Api, "selection">} api
+   * @param {Store} store
+   * @param {Pick<Api, "selection">} api
    */
   constructor(store, api) {
     this.store = store;
@@ -83,7 +77,7 @@ class ChoiceSizes {
 export class LineChoiceBar {
   /**
    * @param {HTMLElement} element
-   * @param {import("../core/pane_types.js").PageParts} page
+   * @param {PageParts} page
    */
   constructor(element, page) {
     element.innerHTML = HTML;
@@ -192,7 +186,7 @@ export class LineChoiceBar {
 
 /**
  * How many lines are chosen, in how many rows, and whether samples were dropped.
- * @param {import("../core/api_types.js").Summary} summary
+ * @param {Summary} summary
  * @param {ChoiceSize} size
  */
 function describeChoice({ lines, losses }, size) {

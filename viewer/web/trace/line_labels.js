@@ -16,7 +16,6 @@ import { textElement } from "../widgets/elements.js";
  * @property {(line: number, above: number | null) => void} [move] puts a row directly below another's; null: to the top
  * @property {(from: number, to: number) => void} [select] selects rows by their places
  * @property {boolean} [pinned] whether these rows are those above the others
- * @typedef {import("../core/api_types.js").Window} Window
  */
 
 const MOST_LINES = 2000; // of more lines than these only a few labels are requested
@@ -25,9 +24,9 @@ const THREAD = " · "; // between a process and its thread
 
 /**
  * The labels of a window's lines; of those of thousands of lines, four.
- * @param {import("../core/api.js").Api} api
+ * @param {Api} api
  * @param {string} db
- * @param {Window} window
+ * @param {RowWindow} window
  * @param {Uint32Array} places of the rows
  * @returns {Promise<Map<number, LineLabel>>} by place
  */
@@ -47,7 +46,7 @@ export async function loadLineLabels(api, db, window, places) {
  * @param {HTMLElement} element
  * @param {Uint32Array} places of the rows
  * @param {Map<number, LineLabel>} labels
- * @param {import("./row_layout.js").RowLayout} layout
+ * @param {RowLayout} layout
  * @param {number} height of the picture, px
  * @param {LabelActs} acts
  * @param {boolean} [unfolded] whether launchers and helper threads are

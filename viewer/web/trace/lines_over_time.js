@@ -16,12 +16,7 @@ import { RowLayout } from "./row_layout.js";
 import { addTraceMouse, spotOf } from "./trace_mouse.js";
 
 /**
- * @typedef {import("../core/api_types.js").Grid} Grid
- * @typedef {import("../core/api_types.js").Window} Window
- * @typedef {import("../core/context.js").OpenDatabase} OpenDatabase
- * @typedef {import("../core/context.js").Position} Position
- *
- * @typedef {{ db: string, window: Window, database: OpenDatabase }} Source what the picture is of
+ * @typedef {{ db: string, window: RowWindow, database: OpenDatabase }} Source what the picture is of
  *
  * @typedef {object} PictureEvents
  * @property {() => void} [drawn]
@@ -29,7 +24,7 @@ import { addTraceMouse, spotOf } from "./trace_mouse.js";
  * @property {(error: unknown) => void} failed
  *
  * @typedef {object} PictureOptions
- * @property {import("../core/api.js").Api} api
+ * @property {Api} api
  * @property {string} name begins the ids of its parts
  * @property {string} label for those who do not see it
  * @property {() => Source | null} source null as long as there is nothing to show
@@ -193,8 +188,8 @@ export class LinesOverTime {
   /**
    * Where lines and moments are.
    * @param {Grid} grid
-   * @param {Window} window
-   * @returns {import("./call_marks.js").Places}
+   * @param {RowWindow} window
+   * @returns {Places}
    */
   places(grid, { t0, t1, l0, l1, rows: only }) {
     const { width, height } = this.canvas;
@@ -340,7 +335,7 @@ export class LinesOverTime {
    */
   rowOf(label) { return this.grid ? this.grid.places.findIndex((place) => this.labels.get(place)?.label === label) : -1; }
 
-  /** @returns {import("../core/pane_types.js").Cell[][]} */
+  /** @returns {Cell[][]} */
   csv() {
     const source = this.source();
     const grid = this.loaded;

@@ -22,7 +22,7 @@ const HTML = `<div class="frame">
 export class MiniMap {
   /**
    * @param {HTMLElement} element
-   * @param {import("./trace.js").Shared} shared
+   * @param {Shared} shared
    * @param {() => import("../core/find.js").Match[]} matches of the search
    */
   constructor(element, { store, api, context }, matches) {
@@ -36,7 +36,7 @@ export class MiniMap {
     this.canvas = canvas;
     element.insertAdjacentHTML("beforeend", HTML);
     this.frame = select(element, ".frame", HTMLElement);
-    /** @type {import("../core/api_types.js").Grid | null} */
+    /** @type {Grid | null} */
     this.grid = null;
     this.layout = new RowLayout([0]);
     this.drags = 0;

@@ -9,8 +9,8 @@ const HEIGHT = 22; // px of a row
 export class PinnedRows {
   /**
    * @param {HTMLElement} element
-   * @param {import("../core/pane_types.js").PageParts} page
-   * @param {Pick<import("./lines_over_time.js").PictureOptions, "cross" | "marks"> & { open: (position: import("../core/context.js").Position) => void }} options
+   * @param {PageParts} page
+   * @param {Pick<import("./lines_over_time.js").PictureOptions, "cross" | "marks"> & { open: (position: Position) => void }} options
    */
   constructor(element, { store, api, context }, { cross, marks, open }) {
     this.element = element;

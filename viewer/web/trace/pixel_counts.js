@@ -5,7 +5,7 @@
 export class PixelCounts {
   /**
    * Rows of helper threads are left out, folded or not, unless there are no others.
-   * @param {Pick<import("../core/grid.js").Grid, "nodes" | "ends" | "starts" | "w" | "h"> & { folded?: Uint32Array }} grid
+   * @param {Pick<Grid, "nodes" | "ends" | "starts" | "w" | "h"> & { folded?: Uint32Array }} grid
    * @param {number} n nodes below it exist, others are blank
    * @param {number} stretches into how many the columns are divided, as wide as each other within a pixel
    * @param {number[]} [every] rows; all of the picture

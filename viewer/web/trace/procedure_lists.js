@@ -7,7 +7,7 @@ import { colouredName, textElement } from "../widgets/elements.js";
 
 /**
  * @param {HTMLElement} list
- * @param {import("./trace.js").Shared} shared
+ * @param {Shared} shared
  */
 export function callPathList(list, { store, context }) {
   /** @type {number[]} */
@@ -45,8 +45,8 @@ export function callPathList(list, { store, context }) {
 }
 
 /**
- * @param {import("../core/context.js").PageContext} context
- * @param {import("../core/store.js").Store} store
+ * @param {PageContext} context
+ * @param {Store} store
  * @param {number} procedure or inlined call of one
  * @param {string} note
  */

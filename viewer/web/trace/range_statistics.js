@@ -35,7 +35,7 @@ export const STATISTICS_HTML = `
 export class RangeStatistics {
   /**
    * @param {HTMLElement} element
-   * @param {import("./trace.js").Shared} shared
+   * @param {Shared} shared
    * @param {(key: string) => void} exactShown called when exact times of the window that key identifies are shown
    */
   constructor(element, { store, api, context, counts }, exactShown) {
@@ -231,7 +231,7 @@ export class RangeStatistics {
 
 /**
  * Messages and waits in a few words.
- * @param {import("../core/api_types.js").MessagesAnswer} answer
+ * @param {MessagesAnswer} answer
  */
 function messageFacts({ messages, bytes, waiting, waits }) {
   const sent = `${formatCount(messages)} message${messages === 1 ? "" : "s"}, ${formatBytes(bytes)}`;

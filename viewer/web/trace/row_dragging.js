@@ -7,7 +7,7 @@ const CLICK = 4; // px: what the pointer moves less is no drag
 
 /**
  * @param {HTMLElement} labels
- * @param {() => import("./row_layout.js").RowLayout} layout of the rows
+ * @param {() => RowLayout} layout of the rows
  * @param {(line: number, edge: number) => void} move puts a line's row above the row of that number, or behind the last
  * @param {(line: number) => void} click
  */

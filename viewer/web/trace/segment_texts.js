@@ -29,13 +29,13 @@ export function stateWords(state, causes) {
 /** The waits for other ranks that are known in a window of time. */
 export class KnownWaits {
   /**
-   * @param {import("../core/api_types.js").WaitMark[]} waits
+   * @param {WaitMark[]} waits
    * @param {Pick<import("../core/store.js").Window, "t0" | "t1">} window
    */
   constructor(waits, { t0, t1 }) {
     this.t0 = t0;
     this.length = t1 - t0;
-    /** @type {Map<number, import("../core/api_types.js").WaitMark[]>} by line */
+    /** @type {Map<number, WaitMark[]>} by line */
     this.byLine = new Map();
     for (const wait of waits) this.byLine.set(wait.line, [...(this.byLine.get(wait.line) ?? []), wait]);
   }
@@ -94,9 +94,9 @@ export class TextFitter {
 
 /**
  * @param {CanvasRenderingContext2D} pen
- * @param {import("../core/api_types.js").Grid} grid
- * @param {import("./row_layout.js").RowLayout} layout
- * @param {import("../core/open_database.js").OpenDatabase} database
+ * @param {Grid} grid
+ * @param {RowLayout} layout
+ * @param {OpenDatabase} database
  * @param {KnownWaits} waits
  */
 export function drawSegmentTexts(pen, grid, layout, database, waits) {
@@ -130,7 +130,7 @@ export function drawSegmentTexts(pen, grid, layout, database, waits) {
 
 /**
  * Returns the function that gives the text of a node's segments, and its colour.
- * @param {import("../core/open_database.js").OpenDatabase} database
+ * @param {OpenDatabase} database
  */
 function textLook({ tree, summary: { causes = [] }, picture }) {
   const { shown, colours } = picture();
@@ -147,9 +147,9 @@ function textLook({ tree, summary: { causes = [] }, picture }) {
 
 /**
  * The stretches of a row that look alike.
- * @param {import("../core/api_types.js").Grid} grid
+ * @param {Grid} grid
  * @param {number} row
- * @param {import("../core/cct.js").CallingContextTree} tree
+ * @param {CallingContextTree} tree
  * @param {Uint32Array} shown
  */
 function* segments({ w, nodes, ends, starts }, row, tree, shown) {

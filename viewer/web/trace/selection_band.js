@@ -16,7 +16,7 @@ const HTML = `<div class="band" hidden><div class="rows"></div><span class="leng
 export class SelectionBand {
   /**
    * @param {HTMLElement} element over what it marks
-   * @param {import("./trace.js").Shared} shared
+   * @param {Shared} shared
    * @param {import("./lines_over_time.js").LinesOverTime} picture of the rows
    */
   constructor(element, { store, context }, picture) {

@@ -14,7 +14,7 @@ const STATES = [RUNNING, RUNNABLE, WAITING, ASLEEP]; // from below
 
 /**
  * @param {HTMLElement} element
- * @param {import("./trace.js").Shared} shared
+ * @param {Shared} shared
  */
 export function summaryView(element, { context, counts }) {
   const { canvas, dispose } = fittedCanvas(element, "Share of the lines in each procedure over time", draw);

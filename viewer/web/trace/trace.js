@@ -23,8 +23,6 @@ import { formatTime } from "../core/format.js";
 import { WAIT_HTML, WaitCard } from "./wait_card.js";
 
 /**
- * @typedef {import("../core/pane_types.js").PageParts} PageParts
- *
  * What the parts of the pane share. counts: pixels of the trace view, or of some of its rows, by their places; null
  * until it is drawn.
  * @typedef {PageParts & { counts: (rows?: { l0: number, l1: number }) => PixelCounts | null }} Shared
@@ -46,7 +44,7 @@ const HTML = `
 /**
  * @param {HTMLElement} element
  * @param {PageParts} page
- * @returns {import("../core/pane_types.js").Pane}
+ * @returns {Pane}
  */
 export function mountTrace(element, page) {
   element.innerHTML = HTML;
@@ -212,7 +210,7 @@ class TracePane {
 
   /**
    * Zooms to the selected range, or to the stretch in one procedure at a position, without one at the crosshair.
-   * @param {import("../core/context.js").Position} [position]
+   * @param {Position} [position]
    * @param {LinesOverTime} [picture] that the position is in
    */
   zoomToSelected(position, picture = this.trace) {
@@ -261,7 +259,7 @@ class TracePane {
 /**
  * Says which window is drawn, and when the first picture was: for tests and measurements of speed.
  * @param {HTMLElement} element
- * @param {import("../core/store.js").State} state
+ * @param {State} state
  */
 function markDrawn(element, { t0, t1, l0, l1 }) {
   element.dataset.picture = `${t0}-${t1}-${l0}-${l1}`;
@@ -269,7 +267,7 @@ function markDrawn(element, { t0, t1, l0, l1 }) {
 }
 
 /**
- * @param {import("../core/store.js").Store} store
+ * @param {Store} store
  * @param {string | undefined} about name of a procedure; undefined: the one chosen before
  */
 function showSource(store, about) {
@@ -288,8 +286,8 @@ function addSplitters(element, at) {
 
 /**
  * Where the crosshair is in the trace view, as shares of it; y null where its line is not shown.
- * @param {import("../core/store.js").Store} store
- * @param {import("../core/api_types.js").Grid | null} grid
+ * @param {Store} store
+ * @param {Grid | null} grid
  */
 function crosshair({ state: { t0, t1, time, line } }, grid) {
   if (time === undefined || !grid) return { x: null, y: null };

@@ -5,8 +5,6 @@
 import { relativePosition } from "../widgets/canvas.js";
 
 /**
- * @typedef {import("../core/context.js").Position} Position
- * @typedef {import("../core/api_types.js").Grid} Grid
  * @typedef {{ x0: number, x1: number, y0: number | null, y1: number | null }} Rectangle y0 null: time alone
  *
  * @typedef {object} TraceActs where: x in shares of the picture, y in shares of its rows
@@ -22,7 +20,7 @@ import { relativePosition } from "../widgets/canvas.js";
  * @property {HTMLElement} axis above it, where a part of time can be marked too
  * @property {HTMLElement} rubber the rectangle that is drawn by dragging
  * @property {() => Grid | null} grid what is shown, if anything is
- * @property {() => import("./row_layout.js").RowLayout} layout of its rows
+ * @property {() => RowLayout} layout of its rows
  * @property {() => { x: number | null, y: number | null }} cross where the crosshair is
  * @property {TraceActs} on
  */
@@ -43,7 +41,7 @@ export function rowAt(grid, y) { return Math.min(grid.h - 1, Math.floor(y * grid
 /**
  * Where an event is in a picture: y as a share of its rows as if all were as high.
  * @param {HTMLCanvasElement} canvas
- * @param {import("./row_layout.js").RowLayout} layout
+ * @param {RowLayout} layout
  * @param {MouseEvent} event
  * @returns {Position}
  */

@@ -9,7 +9,6 @@ import { cssVariable } from "../widgets/canvas.js";
 import { part, textElement } from "../widgets/elements.js";
 import { drawArrow } from "./call_marks.js";
 
-/** @typedef {import("../core/api_types.js").WaitCause} WaitCause */
 
 export const WAIT_HTML = `
   <section class="wait" id="wait" aria-label="Wait" hidden><h2 id="wait-of"></h2><p id="wait-when" class="soft"></p>
@@ -19,7 +18,7 @@ const MOST = 6; // causes of a list
 
 /**
  * An entry of a list of causes, with the colour and the whole names of its call path.
- * @param {import("../core/context.js").PageContext} context
+ * @param {PageContext} context
  * @param {"span" | "button"} kind
  * @param {string} text
  * @param {number} node -1: not known
@@ -37,7 +36,7 @@ export function causeEntry({ tree, opened }, kind, text, node) {
 export class WaitCard {
   /**
    * @param {HTMLElement} element
-   * @param {import("./trace.js").Shared} shared
+   * @param {Shared} shared
    * @param {() => number} columns of the trace view
    * @param {() => void} redraw the picture
    */
@@ -49,9 +48,9 @@ export class WaitCard {
     this.columns = columns;
     this.redraw = redraw;
     this.requested = "";
-    /** @type {import("../core/api_types.js").WaitAnswer | null} */
+    /** @type {WaitAnswer | null} */
     this.wait = null;
-    /** @type {Map<string, { thread: string, patch: Partial<import("../core/store.js").State> }>} where each place that was gone to was gone from */
+    /** @type {Map<string, { thread: string, patch: Partial<State> }>} where each place that was gone to was gone from */
     this.origins = new Map();
     this.at("wait-back").addEventListener("click", () => this.goBack());
     this.at("wait-partners").addEventListener("click", () => { if (this.wait) this.context.togglePartners(this.wait.row); });
@@ -63,7 +62,7 @@ export class WaitCard {
 
   at(/** @type {string} */ id) { return part(this.element, id, HTMLElement); }
 
-  /** @param {Pick<import("../core/store.js").State, "line" | "time">} at */
+  /** @param {Pick<State, "line" | "time">} at */
   place({ line, time } = this.store.state) { return `${line}:${time}`; }
 
   async load() {
@@ -144,7 +143,7 @@ export class WaitCard {
   /**
    * A frame around the wait, and an arrow from who ended it.
    * @param {CanvasRenderingContext2D} pen
-   * @param {import("./call_marks.js").Places} places
+   * @param {Places} places
    */
   draw(pen, places) {
     const { wait } = this;

@@ -7,8 +7,6 @@ import { cssVariable, relativePosition } from "./canvas.js";
 import { placeTip } from "./elements.js";
 
 /**
- * @typedef {import("../profile/profile.js").Row} Row
- *
  * @typedef {object} Look of rows
  * @property {(row: Row) => string} fill
  * @property {(row: Row) => boolean} dark whether text on it must be light

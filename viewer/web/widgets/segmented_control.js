@@ -31,8 +31,8 @@ export function buttonGroup(box, label, choices, choose) {
 /**
  * Buttons for a key of the store and its values. Returns what ends it.
  * @param {HTMLElement} box
- * @param {import("../core/store.js").Store} store
- * @param {keyof import("../core/store.js").State} key
+ * @param {Store} store
+ * @param {keyof State} key
  * @param {string} label
  * @param {Choice[]} choices the first is pressed where the store has none of them
  */

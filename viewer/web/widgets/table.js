@@ -31,8 +31,6 @@ const DEEPEST = 10; // levels that are indented; deeper ones say their number, s
  * @property {string[]} [open] rows that are closed at first
  * @property {string[]} [closed] rows that are open at first
  *
- * @typedef {import("../core/store.js").Store} Store
- * @typedef {import("../core/store.js").State} State
  */
 
 // Tables by their elements: one that takes another's place is scrolled to where that one was.
