@@ -99,7 +99,6 @@ class _StackTable:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns of samples."""
         cpu = [] if self._cpu_place is None else ["threadCPUDelta"]
         return ["stack", "time", "weight", *cpu]
 

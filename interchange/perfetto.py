@@ -75,7 +75,6 @@ class _Writer:
         self._flags = integer(_SEQUENCE, 1) + integer(_FLAGS, _NEEDS_STATE)
 
     def write(self) -> None:
-        """Write the trace."""
         origin = self._selection.db.origin_ns
         clocks = [
             message(1, integer(1, clock), integer(2, origin)) for clock in (_BOOTTIME, _REALTIME)
@@ -165,7 +164,6 @@ class _Writer:
             self._event(end + origin, _on_track(_END, track))
 
     def _intern_code(self) -> None:
-        """Intern load modules, names, files and frames."""
         strings: list[bytes] = []
 
         def numbered(field: int, values: list[str]) -> dict[str, int]:

@@ -55,7 +55,6 @@ def _places(
 
 
 def _costs(annotated: Annotated, metrics: Sequence[str]) -> list[dict[str, object]]:
-    """Return the costs of each place, by metric."""
     view = annotated.costs
     return rows({
         kind: rows(dict(zip(metrics, costs[:, 1:], strict=True)))

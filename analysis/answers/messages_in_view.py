@@ -254,7 +254,6 @@ class Traffic:
     def _headline(
         self, pairs: traffic.Matrix, waits: I64, in_mpi: float, groups: list[WaitGroup]
     ) -> str:
-        """Return the most notable fact, in a sentence."""
         if self.exchange.is_sampled:
             return (
                 "Some calls were passed over to keep the budget: sums are estimates, and wait"

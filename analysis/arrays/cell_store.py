@@ -112,7 +112,6 @@ def _pack(steps: Array, more: Array, *sums: Array) -> list[bytes]:
 
 
 def _order(event: U16, node: U32, line: U32) -> npt.NDArray[np.integer]:
-    """The order of sums by event, node, line."""
     bits = [int(column.max(initial=0)).bit_length() for column in (event, node, line)]
     place = max(len(line) - 1, 0).bit_length()
     if sum(bits) + place > 64:

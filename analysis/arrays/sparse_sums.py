@@ -168,7 +168,6 @@ def sum_whole(index: npt.NDArray[np.integer], values: I64, count: int) -> I64:
 
 
 def _order(line: U32, node: U32, event: U16) -> I64:
-    """The order of cells by line, node, event."""
     bits = [int(column.max(initial=0)).bit_length() for column in (line, node, event)]
     if sum(bits) > 64:
         return np.lexsort((event, node, line))

@@ -90,13 +90,11 @@ class _Checksums:
         wait(self._pending.get(parts[number], []))
 
     def finish(self) -> list[Defect]:
-        """Return the damage of files, in the manifest's order."""
         for name in self._files:
             self._begin(name)
         return [finding for name in self._files for finding in self._compare(name)]
 
     def unknown_files(self) -> list[Defect]:
-        """The files that the manifest does not know."""
         known = {*self._files, directory.MANIFEST}
         return [
             Defect(str(path), "not part of the database", fatal=False)

@@ -127,7 +127,6 @@ def damaged_columns(rows: Rows, tables: Iterable[str] | None = None) -> Iterator
 
 @cache
 def _tables() -> dict[str, list[_Column]]:
-    """The columns of each table."""
     tables = re.findall(r"CREATE TABLE (\w+) \((.*?)\)(?: WITHOUT ROWID)?;", SCHEMA, re.DOTALL)
     column = (
         r"(\w+) (INTEGER|REAL|TEXT)\b( PRIMARY KEY)?(?: NOT NULL| UNIQUE)?(?: REFERENCES (\w+))?"

@@ -302,7 +302,6 @@ class _PathNames:
         return shown
 
     def top(self, by_path: F64, metric: int, limit: int) -> list[HotPath]:
-        """The paths with most of ``metric``."""
         row = by_path[metric]
         best = np.argsort(-row, kind="stable")[:limit]
         return [

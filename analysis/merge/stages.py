@@ -267,7 +267,6 @@ class _Merge:
         )
 
     def _make_folders(self) -> Path:
-        """Make the folders of the database, and the parts' folder, which it returns."""
         parts = self._work / "parts"
         try:
             parts.mkdir(exist_ok=True)

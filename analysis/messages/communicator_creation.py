@@ -114,7 +114,6 @@ class _Creation:
         self._add_predefined(predefined)
 
     def run(self) -> Communicators:
-        """Return the communicators."""
         operations = self._operations
         self._parents_of_jobs()
         freed = np.flatnonzero(operations.are(Role.FREE_COMMUNICATOR))

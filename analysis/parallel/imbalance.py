@@ -213,7 +213,6 @@ class _Tally:
         self._min[less], self._least[less] = cost[less], rank
 
     def result(self) -> Spread:
-        """The spread so far."""
         return Spread(
             self._sum / max(self._ranks, 1), self._max, self._min, self._most, self._least
         )

@@ -154,7 +154,6 @@ class Annotator:
         return InstructionListing(costs, row.path if row else "", text, note)
 
     def _annotated(self, name: str, nodes: I64, place: I64) -> Annotated:
-        """The costs of ``nodes`` by ``place``."""
         order = np.lexsort((self._begin[nodes], place))
         nodes, place = nodes[order], place[order]
         places, group = np.unique(place, return_inverse=True)

@@ -60,7 +60,6 @@ class _ImageNamer:
         self._namer = namer
 
     def names(self, offsets: U64) -> list[str]:
-        """The procedure of each of ``offsets`` (``uint64[n]``)."""
         opened = self._opened
         return [
             self._name + text[len(opened) :]

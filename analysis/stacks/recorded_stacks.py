@@ -89,7 +89,6 @@ def recorded_stacks(db: Database, seconds: float) -> tuple[StackSnapshot, list[P
 
 
 def _path(db: Database, node: int) -> Path:
-    """Return the procedures from the root to ``node``."""
     if not node:
         return (Frame(NOT_SAMPLED, "", False),)
     names, modules, kernel = db.procedures.name, db.procedures.module, db.procedures.kernel

@@ -178,7 +178,6 @@ class _Builder:
         return at
 
     def _is_around(self, instance: int, loop: int) -> bool:
-        """Return whether the whole loop is inside ``instance``."""
         if self._parent[instance] < 0:
             return True
         context = self._context[loop]

@@ -94,7 +94,6 @@ class MemoryCommand(Command):
 
 
 def _print_stretches(stretches: MemoryStretches, args: argparse.Namespace) -> int:
-    """Print the memory of all processes by stretches of time."""
     figures = [(head, getattr(stretches, name).tolist()) for name, head in _OVER_TIME.items()]
     return print_answer(
         args, lambda: stretches, (), partial(amount_rows, figures, "time", stretches.name, None)
@@ -116,7 +115,6 @@ def _rows(process: ProcessMemory, limit: int | None, width: int) -> Iterator[Row
 
 
 def _on_nodes(process: ProcessMemory) -> str:
-    """Return the memory that was touched by NUMA node."""
     nodes = sorted(process.by_numa_node.items())
     if not nodes:
         return ""

@@ -116,7 +116,6 @@ def _sizes(text: str | None) -> list[int] | None:
 
 
 def _heading(losses: ScalingLosses) -> Iterator[str]:
-    """Yield the runs compared, and the loss in total."""
     scaling = losses.scaling
     for number, run in enumerate(scaling.runs):
         recorded = "" if len(run.ranks) == run.size else f" ({len(run.ranks)} recorded)"
@@ -150,7 +149,6 @@ def _origin_rows(losses: ScalingLosses, width: int) -> Iterator[Row]:
 
 
 def _rows(losses: ScalingLosses, width: int) -> Iterator[Row]:
-    """The rows of the view."""
     scaling, unit = losses.scaling, losses.scaling.unit
     most = float(losses.whole[:, 0].max())
     columns = [f"{f'to {run.size} (I)':>10} {'(E)':>8}" for run in scaling.runs[1:]]

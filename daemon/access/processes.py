@@ -131,7 +131,6 @@ def is_open_to(pid: int, uid: int, groups: Collection[int]) -> bool:
 
 
 def _namespace_owner(pid: int) -> int | None:
-    """Return the user that made the user namespace of ``pid``."""
     owner = bytearray(4)
     try:
         fd = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)

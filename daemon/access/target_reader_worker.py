@@ -68,7 +68,6 @@ def _texts(process: int, request: bytes) -> bytes:
 
 
 def _part(file: int, request: bytes) -> bytes:
-    """A part of a file."""
     offset, size = PART.unpack(request)
     with closing_fd(os.open(f"/proc/self/fd/{file}", _READ)) as fd:
         return os.pread(fd, size, offset)

@@ -215,7 +215,6 @@ class _Source:
         self._pin, self._uid, self._label = pin, uid, label
 
     def status(self) -> FileStatus:
-        """Its status, as far as the kernel knows it."""
         return status_of(self._pin.fileno())
 
     def read(self, size: int, offset: int) -> bytes:

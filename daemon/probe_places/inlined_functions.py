@@ -74,7 +74,6 @@ class _Search:
         self._search(self._units_with([struct.pack("<I", at) for at in self._name_of]))
 
     def places(self) -> dict[str, int]:
-        """The number of inlined calls of each function that has any."""
         places: dict[str, int] = {}
         for origin in self._origins:
             if name := self._name_of.get(origin):

@@ -88,7 +88,6 @@ class _User:
     """Time that each thread spent on it, s, comparable between users: see :class:`DecodeQueue`."""
 
     def requests(self) -> list[_Request]:
-        """All waiting requests."""
         return [request for waiting in self.waiting for request in waiting]
 
     def waits_for(self, lane: int) -> bool:

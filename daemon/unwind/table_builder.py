@@ -214,7 +214,6 @@ class _Draft:
         return self._rules.rule(int(self.rule[row])) if row >= 0 else NONE
 
     def _replace(self, start: int, stop: int, by: Rule) -> None:
-        """Set one rule from ``start`` to ``stop``."""
         pc, rule = self.pc, self.rule
         first, after = (int(row) for row in np.searchsorted(pc, [start, stop]))
         # Unless a row begins exactly at the stop, the earlier row applies again.

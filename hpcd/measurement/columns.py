@@ -123,7 +123,6 @@ class ColumnCursor:
         )
 
     def _take(self, count: int) -> memoryview:
-        """The next ``count`` bytes."""
         end = self._at + count
         if end > len(self._data):
             raise FormatError(

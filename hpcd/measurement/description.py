@@ -42,12 +42,10 @@ _MOST_TEXT = 1 << 20
 
 
 def _read_table(kind: int, payload: bytes) -> IdentityColumns[Any]:
-    """The table of a chunk."""
     return read_table(_TABLES[kind][1], json.loads(payload))
 
 
 def _read_rows(kind: int, payload: bytes) -> dict[int, Any]:
-    """The rows of a chunk by number."""
     return dict(_read_table(kind, payload).items())
 
 

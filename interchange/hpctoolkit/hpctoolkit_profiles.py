@@ -193,7 +193,6 @@ def _put_profile(
 
 
 def _put(target: np.memmap, places: I64, rows: np.ndarray) -> None:
-    """Copy each of ``rows`` to its place in ``target``."""
     letters = rows.view(np.uint8).reshape(len(rows), rows.dtype.itemsize)
     target[places[:, None] + np.arange(rows.dtype.itemsize)] = letters
 

@@ -120,7 +120,6 @@ class RecordingBuilder:
             self._flush()
 
     def _flush(self) -> None:
-        """Write data added since the last flush."""
         self.tree.write_nodes()
         lines, times, nodes, events, values = self._records
         if lines:

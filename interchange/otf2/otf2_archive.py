@@ -215,7 +215,6 @@ class _Definitions:
         self._locations: list[tuple[int, int, int, int]] = []
 
     def host(self, line: Line) -> int:
-        """Return the system tree node of a trace line's host."""
         return self._hosts[line.host]
 
     def add_location(self, line: Line, events: int) -> None:

@@ -129,7 +129,6 @@ class Otf2Operations:
         return True
 
     def _function(self, name: str, mode: str) -> int:
-        """Return the recorded function of this name and mode."""
         number = self._functions.get((name, mode))
         if number is None:
             if len(self._functions) >= _MAX_FUNCTIONS:

@@ -350,7 +350,6 @@ class PerfScriptReader:
         self._cached_bytes += len(stack)
 
     def _number(self, frame: PerfFrame) -> int:
-        """Return the number of a frame."""
         tree = self._builder.tree
         _, symbol, module, kernel = frame
         if not symbol:

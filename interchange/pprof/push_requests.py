@@ -67,11 +67,9 @@ class _Dictionary:
         self._mapping_of: dict[int, int] = {}
 
     def string(self, value: str) -> int:
-        """Return the number of a string."""
         return self._strings[value.encode("utf-8", "backslashreplace")]
 
     def stack(self, node: int) -> int:
-        """Return the number of the call path of ``node``."""
         return self._stacks[packed(1, map(self._location, self._paths.of(node)))]
 
     def _location(self, frame: int) -> int:
@@ -105,7 +103,6 @@ class _Dictionary:
         return self._attributes[integer(1, self.string(key)) + message(2, text(1, value))]
 
     def encode(self) -> bytes:
-        """Return the message."""
         return b"".join(
             message(field, entry)
             for field, table in enumerate(self._tables, start=1)

@@ -122,7 +122,6 @@ def _metadata(db: Database) -> dict[str, object]:
 
 
 def _names(table: ContextTable) -> list[str]:
-    """Return the names of frames."""
     return [utf8(name) or "[unnamed]" for name in table.frames.name]
 
 

@@ -69,7 +69,6 @@ class MojoReader:
         self._finish()
 
     def _finish(self) -> None:
-        """Add the sample that is complete."""
         if not self._open:
             return
         self._open = False
@@ -153,7 +152,6 @@ class _Stream:
         return self._data[self._at - 1]
 
     def skip(self, size: int) -> None:
-        """Skip ``size`` bytes."""
         for _ in range(size):
             self.event()
 
@@ -179,7 +177,6 @@ class _Stream:
         return text
 
     def damaged(self, what: str) -> FormatError:
-        """Return an error that names the damage."""
         return FormatError(f"{self._file.name}: damaged or cut off: {what}")
 
     def _byte(self) -> int:

@@ -106,7 +106,6 @@ class _SampledProfile:
         self._total = 0.0
 
     def add(self, context: U32, cost: F64) -> None:
-        """Add a sample for each ``context``."""
         # Whole ns; counts have fractions if a window of time cut a wait.
         rounded = np.rint(cost * 1e9) if self._timed else np.round(cost, _PLACES)
         self._total += float(rounded.sum())

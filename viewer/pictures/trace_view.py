@@ -58,7 +58,6 @@ def trace(page: Page) -> Drawn:
 
 
 def _row_label(db: Database, lines: I64) -> str:
-    """Return the label of a row of ``lines``."""
     (label,) = db.lines.labels([int(lines[0])])
     return label if len(lines) == 1 else f"{label.partition(' · ')[0]} · {len(lines):,} threads"
 

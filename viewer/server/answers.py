@@ -97,7 +97,6 @@ def calling_contexts(database: OpenDatabase) -> Arrays:
 
 
 def _selection(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """The numbers of rows and of lines of a choice of lines, and whose partners these are."""
     choice = parameters.choice()
     of = choice.partners[:1]
     return {
@@ -109,8 +108,6 @@ def _selection(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _lines(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """Labels, numbers and groups of ``count`` rows of a choice, from ``from`` on; the number of
-    lines each represents."""
     db, choice = database.db, parameters.choice()
     order = database.selection.order(choice)
     first = parameters.whole("from", 0, len(order))
@@ -126,8 +123,6 @@ def _lines(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _findings(database: OpenDatabase, _: QueryParameters) -> object:
-    """A description of the recording, and findings, in sentences, each with where it shows; and
-    where most is spent."""
     db = database.db
     listed = findings(db)
     places = [_with_row(database, telling_place(db, finding)) for finding in listed]
@@ -152,7 +147,6 @@ def _with_row(database: OpenDatabase, place: dict[str, int] | None) -> dict[str,
 
 
 def _find(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """Stretches of the lines of a choice in procedures whose names contain a text."""
     choice = parameters.choice()
     return stretches(
         database.db, database.picture, database.selection, choice, parameters.text("text")
@@ -160,7 +154,6 @@ def _find(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _curves(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """A curve over the time in view, of all lines in view."""
     return curve(
         database.db, database.traffic, parameters.text("kind"), database.all_lines(parameters),
         *parameters.interval(), parameters.whole("count", 1, _MOST_MOMENTS),
@@ -204,8 +197,6 @@ def picture(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
 
 
 def _wait(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """The wait at a moment of a row, who ended it and what it came down to, each with the place of
-    its row; null where none is recorded there."""
     db, choice = database.db, parameters.choice()
     line = parameters.whole("line", 0, len(db.lines) - 1)
     time, within = (parameters.whole(name, 0, 1 << 62) for name in ("time", "within"))
@@ -239,7 +230,6 @@ def _drawn(
 
 
 def _critical_path(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """The critical path of a window of time, its steps as ``w`` columns show them."""
     begin, end = np.clip(parameters.interval(), 0, database.db.duration_ns).tolist()
     columns = parameters.whole("w", 1, _MOST_COLUMNS)
     _, graph = database.graph.get()
@@ -267,8 +257,6 @@ def _critical_path(database: OpenDatabase, parameters: QueryParameters) -> objec
 
 
 def _profile(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """Costs by context, with ``times`` seconds by node of the tree: ``values`` f64[m, n],
-    exclusive, ``kind`` and ``pixels``."""
     profile = database.profile(parameters)
     value = np.asarray(profile.value, np.float64)
     if parameters.has("times"):
@@ -278,7 +266,6 @@ def _profile(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
 
 
 def _tree(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """A view's tree: ``parent`` and ``procedure`` (an entity) u32[n], ``place`` u32[contexts]."""
     contexts = database.trees.of(parameters.text("view"))
     return {
         "parent": np.asarray(contexts.tree.parent, np.uint32),
@@ -288,8 +275,6 @@ def _tree(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
 
 
 def _colours(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """``colours`` u32[n] of what the tree's nodes are, or of a view's entities, with a person's
-    patterns."""
     patterns = parse_patterns(parameters.text("patterns", longest=_LONGEST_TEXT).split("\n"))
     view, picture = parameters.text("view"), database.picture
     if view:
@@ -299,7 +284,6 @@ def _colours(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
 
 
 def _formula(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """A derived metric, parsed."""
     metrics = database.db.metrics
     text = parameters.text("text", longest=_LONGEST_TEXT)
     return parse_formula(text, metrics.names, metrics.units).as_json()
@@ -316,14 +300,12 @@ def source(database: OpenDatabase, parameters: QueryParameters, folders: Sequenc
 
 
 def _assembly(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """A procedure's instructions with what they cost in the window."""
     profile = database.profile(parameters)
     procedure, view = parameters.whole("procedure", 0, 1 << 30), parameters.text("view", "flat")
     return database.sources.code(procedure, profile, view)
 
 
 def _over(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """A context's cost over lines: statistics, histogram, sorted curve."""
     inside = database.trees.inside(parameters.text("context", longest=_LONGEST_TEXT))
     lines, metric = database.all_lines(parameters), parameters.text("metric")
     phase = parameters.text("phase")
@@ -332,7 +314,6 @@ def _over(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _heat(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """Lines by procedures: ``lines`` u32[h], ``procedures`` u32[w], ``values`` f32[h * w]."""
     height, width = parameters.whole("h", 1, 2_000), parameters.whole("w", 1, 500)
     db, lines, phase = database.db, database.own_rows(parameters), parameters.text("phase")
     within = database.phases.costs(phase, lines, 0, db.duration_ns) if phase else None
@@ -346,7 +327,6 @@ def _heat(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
 
 
 def _messages(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """Messages and waits of the ranks in view in the time in view."""
     lines = database.all_lines(parameters)
     answer = database.traffic.get().summary(lines, *parameters.interval())
     for wait in answer["waits"]:
@@ -357,8 +337,6 @@ def _messages(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _matrix(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
-    """``counts`` and ``amounts`` f64[rows * columns], messages and bytes, or waits and seconds;
-    ``step`` ranks of a cell each way."""
     ranks = parameters.numbers("ranks")
     if len(ranks) != _SPANS:
         raise UsageError("ranks must be four numbers")
@@ -374,7 +352,6 @@ def _matrix(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
 
 
 def _calls(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """Totals of recorded calls in view by what they have in common."""
     totals = database.calls.totals(
         database.all_lines(parameters), *parameters.interval(), parameters.text("by"),
         parameters.text("of"), parameters.text("function"), parameters.text("phase"),
@@ -393,14 +370,12 @@ def _in_tree(database: OpenDatabase, rows: list[dict[str, Any]]) -> list[dict[st
 
 
 def _phases(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """Costs of the phases that calls mark in the time in view."""
     return database.phases.table(
         parameters.text("phase"), database.all_lines(parameters), *parameters.interval()
     )
 
 
 def _memory(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """Growth and peak of the memory of the processes in view; with ``time`` by stretches of it."""
     lines, interval = database.all_lines(parameters), parameters.interval()
     if parameters.has("time"):
         return database.calls.memory(lines, *interval, by_time=True)
@@ -413,7 +388,6 @@ def _memory(database: OpenDatabase, parameters: QueryParameters) -> object:
 
 
 def _call_marks(database: OpenDatabase, parameters: QueryParameters) -> object:
-    """Calls, messages, collective operations and phases over the rows in view, or their number."""
     rows, interval = database.rows(parameters), parameters.interval()
     phase = parameters.text("phase")
     none = {"phases": None, "phase": None}

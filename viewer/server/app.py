@@ -1,7 +1,7 @@
 """The viewer's web application: everything the page shows is an answer of this API.
 
-``docs/viewer-api.md`` documents it. Named arrays travel compressed in a way the browser undoes by
-itself.
+``docs/viewer-api.md`` documents each path. Named arrays travel compressed in a way the browser
+undoes by itself.
 """
 
 from __future__ import annotations
@@ -150,8 +150,6 @@ class _Views:
                 database.prepare()
 
     def json(self, answer: JsonAnswer) -> _Handler:
-        """Return the handler of requests for a JSON answer about a database."""
-
         async def handle(request: Request) -> Response:
             database, parameters = self._database_and_parameters(request)
             return await _json(lambda: answer(database, parameters))
@@ -159,8 +157,6 @@ class _Views:
         return handle
 
     def binary(self, answer: BinaryAnswer) -> _Handler:
-        """Return the handler of requests for arrays about a database."""
-
         async def handle(request: Request) -> Response:
             database, parameters = self._database_and_parameters(request)
             return await _binary(request, lambda: answer(database, parameters))
@@ -182,7 +178,6 @@ class _Views:
         return database.at(revision) if isinstance(database, LiveRevisions) else database
 
     async def databases(self, _: Request) -> Response:
-        """Names of the databases that are open."""
         return JSONResponse({"databases": list(self._databases)})
 
     async def programs(self, _: Request) -> Response:
@@ -198,7 +193,6 @@ class _Views:
         )
 
     async def summary(self, request: Request) -> Response:
-        """The contents of a database; names, colours and marks of its procedures."""
         database, _ = self._database_and_parameters(request)
         return await _json(lambda: self._summary_of(request.path_params["name"], database))
 
@@ -214,8 +208,6 @@ class _Views:
         }
 
     async def opening(self, request: Request) -> Response:
-        """The data a page shows first, of the database ``db``, or of the first if there is no such:
-        ``head`` is JSON, all else the answer ``cct``."""
         parameters = QueryParameters(request.query_params)
         name = parameters.text("db")
         if name not in self._databases:
@@ -234,8 +226,6 @@ class _Views:
         return await _binary(request, make)
 
     async def live(self, request: Request) -> Response:
-        """Return the state of a measurement being written: its newest revision, whether more will
-        come, and the lines of an older revision in it."""
         recording = self._databases.get(request.path_params["name"])
         if not isinstance(recording, LiveRevisions):
             raise NotFoundError("not a database that grows")
@@ -246,26 +236,22 @@ class _Views:
         return JSONResponse({**recording.state(), "lines": lines})
 
     async def compare(self, request: Request) -> Response:
-        """Several runs, or parts of one, as one tree."""
         parameters = QueryParameters(request.query_params)
         wanted, native = comparison_request(parameters), parameters.has("native")
         return await _binary(request, lambda: self._comparisons(native).aligned(wanted))
 
     async def compared_calls(self, request: Request) -> Response:
-        """Return the counts of calls by caller and callee on each side."""
         parameters = QueryParameters(request.query_params)
         wanted, native = comparison_request(parameters), parameters.has("native")
         return await _json(lambda: self._comparisons(native).calls(wanted))
 
     async def depths(self, request: Request) -> Response:
-        """The choice of call path depths: what each would show, and the best one."""
         database, _ = self._database_and_parameters(request)
         # It opens the parts that the first picture, requested at the same time, needs too.
         async with self._drawing:
             return await _json(database.depths)
 
     async def stacks(self, request: Request) -> Response:
-        """The stacks of threads ``at`` ns, or with ``now`` at this moment."""
         database, parameters = self._database_and_parameters(request)
         kernel = parameters.has("kernel")
 
@@ -290,13 +276,11 @@ class _Views:
         )
 
     async def render(self, request: Request) -> Response:
-        """The trace view as a file, as ``hpcd render`` draws it."""
         database, parameters = self._database_and_parameters(request)
         content, kind = await run_in_threadpool(lambda: rendered_trace(database, parameters))
         return Response(content, media_type=kind)
 
     async def grid(self, request: Request) -> Response:
-        """A picture of the trace; see :func:`picture`."""
         database, parameters = self._database_and_parameters(request)
         database.drawn = True
         # One after the other: side by side they wait for the interpreter's lock, and hold twice

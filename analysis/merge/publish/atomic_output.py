@@ -130,7 +130,6 @@ def put_in_place(work: OutputFolder, out: Path, *, sync: bool = True) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Wait until all files in ``folder`` are on the disk."""
     paths = [folder, *folder.rglob("*")]
     if len(paths) > _MOST_SYNCED:
         _sync_file_system(folder)
@@ -146,7 +145,6 @@ def _sync_one(path: Path) -> None:
 
 
 def _sync_file_system(folder: Path) -> None:
-    """Wait until all that was written to the file system of ``folder`` is on the disk."""
     syncfs = ctypes.CDLL(None, use_errno=True).syncfs
     with closing_fd(os.open(folder, os.O_RDONLY)) as fd:
         if syncfs(fd):

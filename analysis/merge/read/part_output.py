@@ -102,7 +102,6 @@ class PartOutput:
         self._part.add(line, time[first], word, np.diff(cuts), frames)
 
     def _put(self, rows: I64, part: RecordChunk, resumed: U32 | None) -> None:
-        """Write records sorted by line, line by line."""
         part = replace(part, node=self.number[part.node])
         self.sums.add(rows.astype(np.uint32), part.start, part.node, part.event, part.value)
         self._write(rows, *self._intervals.expand(part, resumed))

@@ -118,7 +118,6 @@ class _Rows:
             self._exit_of.append(number[header])
 
     def table(self) -> LoopTable:
-        """All rows."""
         return LoopTable(
             np.array(self._start, np.uint64),
             np.array(self._last, np.uint64),

@@ -110,7 +110,6 @@ class RecordWriter:
             note_newest(records.line, records.time, self._newest)
 
     def _make_room(self, line: U32) -> None:
-        """Make room for the times of these lines."""
         size = int(line.max(initial=0)) + 1
         if size > len(self._newest):
             grown = np.zeros(2 * size, np.uint64)

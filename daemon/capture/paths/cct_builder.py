@@ -106,7 +106,6 @@ class CCTBuilder:
         return self._beyond
 
     def _make_room(self, extra: int) -> None:
-        """Make room for ``extra`` more nodes."""
         count = self.count
         size = max(count + extra, 2 * len(self.parent))
         for name in ("_key", "frame", "samples", "parent", "ended_in", "ending"):
