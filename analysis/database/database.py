@@ -29,8 +29,7 @@ from hpcd.analysis.database.folding import fold
 from hpcd.analysis.database.measurement_rows import Loss, MeasurementRow, losses_of
 from hpcd.analysis.database.metrics import Metrics, require_costs
 from hpcd.analysis.database.recorded_calls import RecordedCalls
-from hpcd.analysis.database.recorded_interference import RecordedInterference
-from hpcd.analysis.database.recorded_waits import RecordedWaits
+from hpcd.analysis.database.recorded_waits import RecordedInterference, RecordedWaits
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.database.sqlite_reader import BoundedConnection, connect, each_row
 from hpcd.analysis.database.statistics import Statistics
