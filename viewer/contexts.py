@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cached_property, lru_cache
-from threading import Lock
+from functools import cached_property
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from hpcd.analysis.profile.views import SCOPE_VIEWS, ViewTree, contexts
 from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import Mask
 from hpcd.errors import UsageError
+from hpcd.kept import Kept
 from hpcd.model.cct_union import collapse
 from hpcd.model.scope import ScopeKind
 from hpcd.viewer.picture_tree import with_places
@@ -28,8 +28,7 @@ class Trees:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._lock = Lock()
-        self._made = lru_cache(2 * len(SCOPE_VIEWS))(self._make)
+        self._get = Kept(self._make, 2 * len(SCOPE_VIEWS))
 
     @cached_property
     def files(self) -> dict[str, int]:
@@ -56,10 +55,6 @@ class Trees:
         of_node = np.array(same, np.uint64)[contexts_of_view.tree.frame.astype(np.int64)]
         tree, node_of = collapse(contexts_of_view.tree, of_node)
         return replace(contexts_of_view, tree=tree, place=node_of[contexts_of_view.place])
-
-    def _get(self, view: str) -> tuple[ViewTree, list[str]]:
-        with self._lock:  # a second request waits instead of making the same tree
-            return self._made(view)
 
     def _make(self, view: str) -> tuple[ViewTree, list[str]]:
         kind = view.removesuffix(NAMELESS)

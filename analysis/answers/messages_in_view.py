@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -283,25 +282,3 @@ class Traffic:
         if in_mpi:
             return f"No messages and no wait states are in view, {time_text(in_mpi)} in MPI."
         return "No calls of MPI are in view."
-
-
-class LazyTraffic:
-    """The :class:`Traffic` of a database, worked out when it is first needed."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        self._lock = Lock()
-        self._traffic: Traffic | None = None
-
-    @property
-    def ready(self) -> bool:
-        """Whether the traffic is worked out already."""
-        return self._traffic is not None
-
-    def get(self) -> Traffic:
-        """Return the traffic, worked out at the first call. Raises :class:`UsageError` where no
-        calls of MPI were recorded."""
-        with self._lock:  # a second request waits instead of doing the same
-            if self._traffic is None:
-                self._traffic = Traffic(self._db)
-            return self._traffic

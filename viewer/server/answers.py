@@ -328,7 +328,7 @@ def _heat(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
 
 def _messages(database: OpenDatabase, parameters: QueryParameters) -> object:
     lines = database.all_lines(parameters)
-    answer = database.traffic.get().summary(lines, *parameters.interval())
+    answer = database.traffic().summary(lines, *parameters.interval())
     for wait in answer["waits"]:
         wait["node"], wait["delaying_node"] = database.nodes_of(
             [wait["node"], wait["delaying_node"]]
@@ -341,7 +341,7 @@ def _matrix(database: OpenDatabase, parameters: QueryParameters) -> Arrays:
     if len(ranks) != _SPANS:
         raise UsageError("ranks must be four numbers")
     s0, s1, d0, d1 = ranks
-    step, cells = database.traffic.get().matrix(
+    step, cells = database.traffic().matrix(
         parameters.text("kind"), database.all_lines(parameters), *parameters.interval(),
         (s0, s1, d0, d1), parameters.whole("cells", 1, _MOST_CELLS),
     )  # fmt: skip

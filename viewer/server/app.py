@@ -219,7 +219,7 @@ class _Views:
                 "databases": list(self._databases),
                 "db": name,
                 "summary": self._summary_of(name, database),
-                "depths": database.made_depths(),
+                "depths": database.depths() if database.depths.ready else None,
             }
             return {"head": json_bytes(head), **calling_contexts(database)}
 

@@ -6,9 +6,7 @@ of very many calls is estimated from an even choice of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from threading import Lock
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +15,13 @@ import numpy.typing as npt
 from hpcd.analysis import Database
 from hpcd.analysis.answers.call_groups import call_groups, memory_json
 from hpcd.analysis.answers.json_form import json_form, rows
-from hpcd.analysis.answers.messages_in_view import LazyTraffic, Traffic
+from hpcd.analysis.answers.messages_in_view import Traffic
 from hpcd.analysis.calls.memory import ProcessMemory, measure_memory, memory_by_time
 from hpcd.analysis.calls.totals import GROUPINGS, total_calls
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.array_types import I64, U64
 from hpcd.errors import UsageError
+from hpcd.kept import Kept
 from hpcd.model.calls import CalledFunction, Group, ValueKind
 from hpcd.model.mpi_records import MISSING
 
@@ -51,13 +50,12 @@ _LONGEST_TEXT = 160
 class CallViews:
     """The calls of one database. Lines are ``int64[n]``, times ns since the origin."""
 
-    def __init__(self, db: Database, traffic: LazyTraffic, *, growing: bool = False) -> None:
+    def __init__(self, db: Database, traffic: Kept[[], Traffic], *, growing: bool = False) -> None:
         self._db = db
         self._growing = growing
         self._traffic = traffic
-        self._lock = Lock()
-        self._totals: Callable[..., dict[str, object]] = lru_cache(_KEPT)(self._make_totals)
-        self._memory: Callable[..., dict[str, object]] = lru_cache(_KEPT)(self._make_memory)
+        self._totals = Kept(self._make_totals, _KEPT)
+        self._memory = Kept(self._make_memory, _KEPT)
 
     def groups(self) -> dict[str, list[str]]:
         """Return the names of the recorded functions by their group."""
@@ -74,16 +72,13 @@ class CallViews:
 
         Raises :class:`UsageError`.
         """
-        with self._lock:
-            return self._totals(*self._window(lines, t0, t1), by, group, function, phase)
+        return self._totals(*self._window(lines, t0, t1), by, group, function, phase)
 
     def memory(self, lines: I64, t0: int, t1: int, *, by_time: bool = False) -> dict[str, Any]:
         """The memory of each process of ``lines``, or of all together over time. Raises
         :class:`UsageError`."""
         process = np.unique(self._db.lines.process[lines])
-        key = process.tobytes(), *self._window(lines, t0, t1)[1:], by_time
-        with self._lock:
-            return self._memory(*key)
+        return self._memory(process.tobytes(), *self._window(lines, t0, t1)[1:], by_time)
 
     def _window(self, lines: I64, t0: int, t1: int) -> tuple[bytes | None, int | None, int | None]:
         """The window as a key; None for all lines, and for all time either way."""
@@ -212,7 +207,7 @@ class CallViews:
         if not (cheap or self._traffic.ready):
             return None
         try:
-            return self._traffic.get()
+            return self._traffic()
         except UsageError:  # no ranks
             return None
 

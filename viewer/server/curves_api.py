@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hpcd.analysis import Database
-from hpcd.analysis.answers.messages_in_view import LazyTraffic
+from hpcd.analysis.answers.messages_in_view import Traffic
 from hpcd.analysis.calls.memory import memory_over_time
 from hpcd.analysis.calls.totals import bytes_moved
 from hpcd.array_types import F64, I64
@@ -19,7 +19,13 @@ Series = dict[str, F64]
 
 
 def curve(
-    db: Database, traffic: LazyTraffic, kind: str, lines: I64, t0: int, t1: int, count: int
+    db: Database,
+    traffic: Callable[[], Traffic],
+    kind: str,
+    lines: I64,
+    t0: int,
+    t1: int,
+    count: int,
 ) -> dict[str, object]:
     """Return a curve of ``count`` values at even distances over [t0, t1) ns of ``lines``.
 
@@ -61,8 +67,8 @@ def _bytes(db: Database, lines: I64, edges: F64) -> Series:
     }
 
 
-def _messages(traffic: LazyTraffic, lines: I64, edges: F64) -> Series:
-    matched = traffic.get()
+def _messages(traffic: Callable[[], Traffic], lines: I64, edges: F64) -> Series:
+    matched = traffic()
     at = matched.messages_between(lines, int(edges[0]), int(edges[-1]))
     sent, received = (np.sort(times[at]) for times in matched.message_times)
     begun = np.searchsorted(sent, edges[1:], side="right")

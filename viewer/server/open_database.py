@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
-from threading import Lock
 
 import numpy as np
 
 from hpcd.analysis import Database
-from hpcd.analysis.answers.messages_in_view import LazyTraffic
+from hpcd.analysis.answers.messages_in_view import Traffic
 from hpcd.analysis.trace.pixel_samples import choose_lines
 from hpcd.analysis.waits.lazy_graph import LazyGraph
 from hpcd.analysis.waits.single_wait import WaitFinder
 from hpcd.array_types import I64
 from hpcd.errors import HpcdError
+from hpcd.kept import Kept
 from hpcd.viewer.contexts import Trees
 from hpcd.viewer.depth_slice import depth_choice
 from hpcd.viewer.picture_tree import PictureTree
@@ -40,14 +39,18 @@ class OpenDatabase:
         self.db = db
         self.revision = revision
         self.selection = LineSelection(db)
-        self.trees = Trees(db)
-        self.sources = Sources(db, self.trees)
-        self.traffic = LazyTraffic(db)
+        self.trees = trees = Trees(db)
+        self.sources = Sources(db, trees)
+        self.traffic = Kept(lambda: Traffic(db))
+        """Raises :class:`UsageError` where no calls of MPI were recorded."""
         self.graph = LazyGraph(db)
         self.waits = WaitFinder(db, self.graph)
         self.phases = PhaseViews(db)
         self.calls = CallViews(db, self.traffic, growing=revision > 0)
-        self._lock = Lock()
+        self._native = Kept(lambda: OpenDatabase(Database(db.path, native=True), revision))
+        self._picture = picture = Kept(lambda: PictureTree(db, trees.of("top-down")))
+        self.depths = Kept(lambda: depth_choice(db, picture()))
+        """The choice of call path depths; see :func:`depth_choice`."""
         self.drawn = False
         """Whether a picture has been requested: none is made before that any more."""
 
@@ -55,41 +58,17 @@ class OpenDatabase:
         """Return this database, or with ``native`` the same one with the frames of interpreters."""
         if not native or self.db.native:
             return self
-        with self._lock:
-            return self._native
-
-    @cached_property
-    def _native(self) -> OpenDatabase:
-        return OpenDatabase(Database(self.db.path, native=True), self.revision)
+        return self._native()
 
     @property
     def picture(self) -> PictureTree:
         """The tree of call paths that pictures show. Made once."""
-        with self._lock:
-            return self._picture
-
-    @cached_property
-    def _picture(self) -> PictureTree:
-        return PictureTree(self.db, self.trees.of("top-down"))
+        return self._picture()
 
     def nodes_of(self, contexts: Sequence[int]) -> list[int]:
         """Return the tree's nodes of the database's ``contexts``; -1 for what is none."""
         place = self.picture.place
         return [int(place[node]) if 0 <= node < len(place) else -1 for node in contexts]
-
-    def depths(self) -> dict[str, object]:
-        """Return the choice of call path depths; see :func:`depth_choice`. Computed once."""
-        with self._lock:
-            return self._depths
-
-    @cached_property
-    def _depths(self) -> dict[str, object]:
-        return depth_choice(self.db, self._picture)
-
-    def made_depths(self) -> dict[str, object] | None:
-        """:meth:`depths` if they are computed already, else None."""
-        depths: dict[str, object] | None = self.__dict__.get("_depths")
-        return depths
 
     def prepare(self) -> None:
         """Make what every page requests first: while a browser loads the page there is time."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from threading import Lock
+from functools import partial
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from hpcd.analysis.profile.phase_costs import PhaseCosts, phase_costs, total_pha
 from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
+from hpcd.kept import Kept
 from hpcd.masks import marked
 from hpcd.viewer.palette import colours
 
@@ -32,20 +32,14 @@ class PhaseViews:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._lock = Lock()
-        self._marked = lru_cache(_KEPT)(lambda text: MarkedPhases(db, text))
-        self._costs = lru_cache(_KEPT)(self._read)
-
-    def marked(self, text: str) -> MarkedPhases:
+        self.marked = Kept(partial(MarkedPhases, db), _KEPT)
         """The phases."""
-        with self._lock:
-            return self._marked(text)
+        self._costs = Kept(self._read, _KEPT)
 
     def costs(self, text: str, lines: I64, t0: int, t1: int) -> list[PhaseCosts]:
         """Return contexts' costs in the phases and in [t0, t1), of each line that has any. Refuses
         what would read very many records."""
-        with self._lock:
-            return self._costs(text, np.sort(lines).tobytes(), t0, t1)
+        return self._costs(text, np.sort(lines).tobytes(), t0, t1)
 
     def profile(self, text: str, lines: I64, t0: int, t1: int) -> F64:
         """``float64[metrics, nodes]``: the same of all lines together."""
@@ -114,7 +108,7 @@ class PhaseViews:
         }  # fmt: skip
 
     def _read(self, text: str, key: bytes, t0: int, t1: int) -> list[PhaseCosts]:
-        phases = self._marked(text)
+        phases = self.marked(text)
         lines = np.intersect1d(phases.lines, np.frombuffer(key, np.int64))
         duration = max(self._db.duration_ns, 1)
         share = max(min(t1, duration) - max(t0, 0), 0) / duration

@@ -9,10 +9,9 @@ that lived briefly, one after another, share rows too, in which each is drawn at
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from threading import Lock
+from functools import cached_property
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from hpcd.analysis.profile.shared_rows import lines_that_share
 from hpcd.analysis.trace.trace_lines import NO_RANK
 from hpcd.array_types import F64, I64, U32, Mask
 from hpcd.errors import FormatError, UsageError
+from hpcd.kept import Kept
 from hpcd.masks import marked, positions
 from hpcd.user_names import user_name
 from hpcd.viewer import patterns
@@ -81,8 +81,7 @@ class LineSelection:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._lock = Lock()
-        self._made: Callable[[Choice], Order] = lru_cache(_KEPT)(self._make)
+        self._order = Kept(self._make, _KEPT)
 
     def order(self, choice: Choice) -> I64:
         """``int64[n]``: the lines of ``choice``, in order, of folded ones the one that has the row.
@@ -169,10 +168,6 @@ class LineSelection:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f": {', '.join(names[:_NAMED])}{more}" if names else ""
 
-    def _order(self, choice: Choice) -> Order:
-        with self._lock:  # a second request waits instead of making the same order
-            return self._made(choice)
-
     @cached_property
     def _own(self) -> Mask:
         return own_lines(self._db)
@@ -207,7 +202,7 @@ class LineSelection:
         if choice.rows:
             if max(choice.rows) >= len(self._db.lines):
                 raise UsageError("no such trace line")
-            whole = self._made(replace(choice, rows=()))
+            whole = self._order(replace(choice, rows=()))
             return replace(whole, rows=np.array(choice.rows, np.int64))
         lines = self._chosen(choice)
         row_of: I64 | None = None
@@ -270,7 +265,7 @@ class LineSelection:
         if len(choice.partners) != _PARTNERS or choice.partners[0] >= len(self._db.lines):
             raise UsageError("partners are those of a trace line, from a time to another, ns")
         line, begin, end = choice.partners
-        order = self._made(replace(choice, partners=(), rows=(), moved=()))
+        order = self._order(replace(choice, partners=(), rows=(), moved=()))
         own = marked(len(self._db.lines), order.shared.get(line, np.array([line])))
         if order.row_of is not None:
             own |= order.row_of == line
