@@ -193,6 +193,24 @@ NOT_INLINED u32 announce_copy(struct walk *w, struct counters *count, u64 functi
 	return stack;
 }
 
+/* A program for each kind of walk: of a sample, of a switch, and of a tracepoint that is an event. */
+#define OF_EACH_KIND(name, run)                                         \
+	SECTION("perf_event")                                           \
+	int name##_sample(struct bpf_perf_event_data *ctx)              \
+	{                                                               \
+		return run(ctx, CONTEXT_SAMPLE, MAP(PROGRAMS));         \
+	}                                                               \
+	SECTION("raw_tp/")                                              \
+	int name##_switch(struct bpf_raw_tracepoint_args *ctx)          \
+	{                                                               \
+		return run(ctx, CONTEXT_SWITCH, MAP(SWITCH_PROGRAMS));  \
+	}                                                               \
+	SECTION("tp/")                                                  \
+	int name##_hit(void *ctx)                                       \
+	{                                                               \
+		return run(ctx, CONTEXT_SWITCH, MAP(HIT_PROGRAMS));     \
+	}
+
 /* Ends a walk that met what user space is not ready for. */
 static __always_inline int defer(u32 context)
 {
@@ -211,23 +229,8 @@ static __always_inline int defer(u32 context)
 	return 0;
 }
 
-SECTION("perf_event")
-int defer_sample(struct bpf_perf_event_data *ctx)
-{
-	return defer(CONTEXT_SAMPLE);
-}
-
-SECTION("raw_tp/")
-int defer_switch(struct bpf_raw_tracepoint_args *ctx)
-{
-	return defer(CONTEXT_SWITCH);
-}
-
-SECTION("tp/")
-int defer_hit(void *ctx)
-{
-	return defer(CONTEXT_SWITCH);
-}
+#define DEFER(ctx, context, programs) defer(context)
+OF_EACH_KIND(defer, DEFER)
 
 #ifdef HPCD_OBJECT
 /* The same with the Python frames, where a walk has not begun that would have taken them. */
@@ -240,23 +243,8 @@ static __always_inline int defer_with_python(u32 context)
 	return defer(context);
 }
 
-SECTION("perf_event")
-int loop_defer_sample(struct bpf_perf_event_data *ctx)
-{
-	return defer_with_python(CONTEXT_SAMPLE);
-}
-
-SECTION("raw_tp/")
-int loop_defer_switch(struct bpf_raw_tracepoint_args *ctx)
-{
-	return defer_with_python(CONTEXT_SWITCH);
-}
-
-SECTION("tp/")
-int loop_defer_hit(void *ctx)
-{
-	return defer_with_python(CONTEXT_SWITCH);
-}
+#define DEFER_WITH_PYTHON(ctx, context, programs) defer_with_python(context)
+OF_EACH_KIND(loop_defer, DEFER_WITH_PYTHON)
 #endif
 
 #endif

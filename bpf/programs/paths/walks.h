@@ -116,41 +116,9 @@ static __always_inline int loop(void *ctx, u32 context, unsigned long programs)
 	return 0;
 }
 
-SECTION("perf_event")
-int loop_sample(struct bpf_perf_event_data *ctx)
-{
-	return loop(ctx, CONTEXT_SAMPLE, MAP(PROGRAMS));
-}
-
-SECTION("raw_tp/")
-int loop_switch(struct bpf_raw_tracepoint_args *ctx)
-{
-	return loop(ctx, CONTEXT_SWITCH, MAP(SWITCH_PROGRAMS));
-}
-
-SECTION("tp/")
-int loop_hit(void *ctx)
-{
-	return loop(ctx, CONTEXT_SWITCH, MAP(HIT_PROGRAMS));
-}
+OF_EACH_KIND(loop, loop)
 #endif
 
-SECTION("perf_event")
-int walk_sample(struct bpf_perf_event_data *ctx)
-{
-	return walk(ctx, CONTEXT_SAMPLE, MAP(PROGRAMS));
-}
-
-SECTION("raw_tp/")
-int walk_switch(struct bpf_raw_tracepoint_args *ctx)
-{
-	return walk(ctx, CONTEXT_SWITCH, MAP(SWITCH_PROGRAMS));
-}
-
-SECTION("tp/")
-int walk_hit(void *ctx)
-{
-	return walk(ctx, CONTEXT_SWITCH, MAP(HIT_PROGRAMS));
-}
+OF_EACH_KIND(walk, walk)
 
 #endif
