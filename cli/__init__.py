@@ -1,4 +1,4 @@
-"""The command line: verbs, the options they share, what they print.
+"""The command line: verbs, the options they share, their output.
 
 One module a verb in ``verbs``; ``output`` prints; ``options`` and ``service_client`` are shared.
 """

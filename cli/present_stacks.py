@@ -38,7 +38,7 @@ class OwnReading:
 
 
 class ServiceReading:
-    """Has the service read those of this user's processes that a selector selects.
+    """Has the service read the selected processes of this user.
 
     Files are read for names here, with the rights of this user.
     """

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hpcd.closing import closing_fd
 
-# Who has just made one may not have locked it yet.
+# The process that has just made a folder may not have locked it yet.
 _YOUNG_SECONDS = 60.0
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

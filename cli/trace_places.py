@@ -7,7 +7,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.errors import UsageError
 
-# Of a time given in seconds; one of more is refused before it becomes a number of ns.
+# Of a time given in seconds; a longer text is refused before it becomes a number of ns.
 _MOST_SECONDS = 1e9
 
 

@@ -123,7 +123,7 @@ def texts(
 
 
 def files(metavar: str, read: Callable[[str], str]) -> Kind:
-    """Names of files with what is in them, which is ``read`` with the rights of this process; a
+    """Names of files with their contents, which is ``read`` with the rights of this process; a
     request has both, and a measurement shows the names."""
     return Kind(
         argument={"action": "append", "metavar": metavar},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def processor_count() -> int:
-    """Return the number of CPUs: on Linux those of this process's affinity, elsewhere all."""
+    """Return the number of CPUs: on Linux the CPUs of this process's affinity, elsewhere all."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -247,7 +247,7 @@ def _check_tables(db: Database) -> list[str]:
 def _same_rows(
     rows: Iterator[tuple[Any, ...]], columns: Sequence[npt.NDArray[np.unsignedinteger]]
 ) -> bool:
-    """Whether ``rows`` are those of ``columns``; compared a batch at a time."""
+    """Whether ``rows`` equal ``columns``; compared a batch at a time."""
     at = 0
     while batch := list(islice(rows, _BATCH_ROWS)):
         expected = zip(*(column[at : at + len(batch)].tolist() for column in columns), strict=True)

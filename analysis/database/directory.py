@@ -69,7 +69,7 @@ def block_checksums(path: Path, first: int = 0, blocks: int | None = None) -> Fi
         with open_regular(path) as file:
             file.seek(first * BLOCK_BYTES)
             while limit is None or size < limit:
-                # Never across the end of a block: a short read shifts those that follow.
+                # Never across the end of a block: a short read shifts the blocks that follow.
                 count = file.readinto(buffer[: BLOCK_BYTES - size % BLOCK_BYTES])
                 if not count:
                     break

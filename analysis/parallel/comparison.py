@@ -259,7 +259,7 @@ def compare(
     scopes: bool = False,
     partial: bool = False,
 ) -> Comparison:
-    """Compare ``sides``, each with the one before it.
+    """Compare each of ``sides`` with the side before it.
 
     With ``shares`` costs are percent of their side's whole, for runs at different speeds; with
     ``procedure`` only what it and what it called took counts; with ``scopes`` inlined calls and

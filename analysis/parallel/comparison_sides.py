@@ -24,7 +24,7 @@ _OF_CPU_TIME = (WORK, RECORDS, "cpu_time")
 
 @dataclass(frozen=True)
 class Side:
-    """One of the things compared: a run, or part of one.
+    """A side of a comparison: a run, or a part of a run.
 
     ``lines`` ``int64[k]`` are its trace lines; costs are divided by ``ranks``. ``begin`` and
     ``end`` ``int64[k]`` bound it on each line (ns), or are None for all of it. ``size`` is how

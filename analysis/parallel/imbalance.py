@@ -1,4 +1,4 @@
-"""Load imbalance: how unevenly ranks share the work of each context, and who makes others wait."""
+"""Load imbalance: how unevenly ranks share the work of contexts, and which ranks others await."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Imbalance:
-    """The shares of work of ranks. Nodes are those of ``matching``.
+    """The shares of work of ranks. Nodes are nodes of ``matching``.
 
     ``inclusive`` is the spread of every context; ``own`` that of the program's own contexts, where
     frames of other modules count to ``owner`` ``int64[n]``, the innermost frame of the program

@@ -25,13 +25,13 @@ def program_modules(db: Database) -> Mask:
 
 
 def program_procedures(db: Database) -> Mask:
-    """``bool[procedures]``: those of the program's own code. Stubs, by which it calls a library,
+    """``bool[procedures]``: the program's own procedures. Stubs, by which it calls a library,
     are not."""
     return program_modules(db)[db.procedures.module] & ~have(db.roles, NameRole.STUB)
 
 
 def program_contexts(db: Database) -> Mask:
-    """``bool[nodes]``: contexts in the program's own code, those that have names.
+    """``bool[nodes]``: contexts with names in the program's own code.
 
     In a module that was stripped, where fewer have a name than not, all of them: those of its entry
     point and ``main``, which have their names in any case, are not counted. All contexts where the

@@ -61,7 +61,7 @@ def choose(callees: Sequence[Callee]) -> Callee:
     group = alike(max(good, key=lambda one: (work(one), one.score)))
     working = [callee for callee in group if callee.waiting < 0.5 * callee.cost]
     top = max(working or group, key=lambda callee: callee.score)
-    # Iterations begin with what is called first.
+    # Iterations begin with the procedure that is called first.
     return min(
         (callee for callee in group if callee.visits == top.visits), key=lambda callee: callee.first
     )

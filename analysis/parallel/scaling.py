@@ -37,7 +37,7 @@ WEAK, STRONG = "weak", "strong"
 
 @dataclass(frozen=True)
 class Run:
-    """One of the runs: its database, and its ranks."""
+    """A run: its database, and its ranks."""
 
     database: Database
     ranks: Ranks

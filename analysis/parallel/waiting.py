@@ -22,7 +22,7 @@ from hpcd.rows import take_rows
 _SLEEP = "blocked"
 """The event of a thread that sleeps in a system call (docs/formats.md)."""
 _SUMS = ("short-blocked", "short-runnable")
-"""Events that sum many short waits: their moment is that of one of them, or later."""
+"""Events that sum many short waits: their moment is the moment of a wait, or later."""
 
 
 def waiting_nodes(matching: Matching) -> Mask:

@@ -97,7 +97,7 @@ def event_weights(db: Database, metric: str) -> EventWeights:
         if interval and seconds is not None:
             duration[number] = scale * seconds * 1e9
         if RECORDS in names:
-            # Counted, not weighed; of what has no records there is nothing to count.
+            # Counted, not weighed; without records there is nothing to count.
             weight[number] = 0.0 if of_metric in (ALLOCATED, HELD) else np.nan
             quantum = 1.0
         elif names & {of_metric, f"{of_metric} ({unit if seconds is None else 's'})"}:

@@ -119,7 +119,7 @@ def _of_process(db: Database, at: I64) -> tuple[I64, I64, I64]:
         to_host = _are(db, at, *_COPIES) & (_values(db, at, "direction") == _TO_HOST)
         waits |= _are(db, at, *_WAITS_FOR_STREAM) | to_host
     given, taken = np.sort(begin[gives]), np.sort(end[gives])
-    waits &= end > begin  # one that did not return waited for nothing
+    waits &= end > begin  # a call that did not return waited for nothing
     first, last = begin[waits], end[waits]
     # What another thread gives in the meantime is not waited for.
     meanwhile = np.searchsorted(given, last) - np.searchsorted(taken, first, "right")

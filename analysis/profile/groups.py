@@ -81,7 +81,7 @@ def group_costs(db: Database, by: str, only: Filter | None = None) -> Groups:
     group, names, details = _line_groups(db, by)
     if not names:
         raise UsageError(f"{db.path}: no process has a {by}")
-    # Lines that are in no group (threads of no rank) and those that the filter leaves out.
+    # Lines in no group (threads of no rank), and lines that the filter leaves out.
     selected = only.lines(db) & (group >= 0)
     of_line = only.costs_of_lines(db, selected)
     count = len(names)

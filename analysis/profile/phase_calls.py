@@ -53,7 +53,7 @@ def nesting_depth(step: I64, first: I64) -> I64:
     which[first[1:]] = 1
     which = np.cumsum(which)
     total -= (total[first] - step[first])[which]
-    # The lowest so far of each line; those of later lines lie below whatever came before.
+    # The lowest so far of each line; later lines are below all earlier lines.
     span = 2 * len(step) + 2
     lowest = np.minimum.accumulate(np.minimum(total, 0) - which * span) + which * span
     depth: I64 = total - lowest

@@ -52,7 +52,7 @@ def path_text(names: Sequence[str], width: int) -> str:
 
 
 def name_runs(names: Iterable[str]) -> list[str]:
-    """Return ``names``; one that follows itself once, with how often."""
+    """Return ``names``; a name that follows itself once, with its number of repetitions."""
     counted = ((name, len(list(repeats))) for name, repeats in groupby(names))
     return [name if count == 1 else f"{name} x{count}" for name, count in counted]
 

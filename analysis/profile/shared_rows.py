@@ -15,12 +15,12 @@ from hpcd.array_types import I64, Mask
 
 # A thread is brief that lived for less of its process's time than this.
 _BRIEF_SHARE = 0.1
-# Fewer threads have a row each, and so have those of which fewer than _A_ROW fit a row.
+# Fewer threads have a row each, and so have threads if fewer than _A_ROW fit a row.
 _FEWEST, _A_ROW = 16, 2
 
 
 def shared_rows(start: I64, end: I64, process: I64, may_share: Mask) -> I64:
-    """``int64[n]``: for each of n threads the one that represents its row, itself for most.
+    """``int64[n]``: for each of n threads the thread that represents its row, itself for most.
 
     ``start`` and ``end`` are times, ``process`` numbers the processes. Of the threads that
     ``may_share`` those lived briefly that lived for less than a tenth of the time from the first to

@@ -95,7 +95,7 @@ class _Split:
             selected = distinct(group[mine] * size + node[mine])
             above = selected
             while len(above):
-                # Up to the context that marks the phase; what has none, up to the root.
+                # Up to the context that marks the phase; without one up to the root.
                 above = above[~head[above % size]]
                 above = distinct(above - above % size + self._tree.parent[above % size])
                 selected = np.concatenate([selected, above])
@@ -118,7 +118,7 @@ class _Split:
         return tree, size + np.searchsorted(key, group * size + node)
 
     def entities(self) -> Entities:
-        """The entities there were, and those of the contexts that mark phases."""
+        """The earlier entities, and the entities of contexts that mark phases."""
         old, more = self._entities, len(self._names)
         owners = np.array(self._owners, np.int64)
         return Entities(

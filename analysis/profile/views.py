@@ -36,7 +36,7 @@ VIEWS = ("top-down", "bottom-up", "flat")
 SCOPE_VIEWS = (*VIEWS, "lines", "loops")
 """Those of :func:`make_view`."""
 
-# What stands between a procedure and what it calls.
+# The kinds of scope between a procedure and its callees.
 _SCOPES = {
     "top-down": (ScopeKind.INLINED, ScopeKind.LOOP),
     "bottom-up": (ScopeKind.INLINED,),
@@ -84,7 +84,7 @@ class View:
 
     @property
     def is_top_down(self) -> bool:
-        """Whether a node's children are what it calls or contains."""
+        """Whether a node's children are its callees and contents."""
         return self.kind not in _REARRANGED
 
     @property
@@ -113,7 +113,7 @@ def make_view(
     split: MarkedPhases | None = None,
     nameless: bool = True,
 ) -> View:
-    """The view named ``kind``, one of :data:`SCOPE_VIEWS`, of what ``only`` lets through.
+    """The view named ``kind`` (of :data:`SCOPE_VIEWS`) of the costs that pass ``only``.
 
     Inlined calls and loops are nodes, unless ``addresses`` are. ``share`` (of the total of
     ``metric``, one of the database's) and ``depth`` spare views the work of what will not be shown;
@@ -241,7 +241,7 @@ def view_of_several(
     share: float = 0.0,
     depth: int | None = None,
 ) -> View:
-    """A view of ``tree`` with costs of several runs, one of :data:`VIEWS`.
+    """A view (of :data:`VIEWS`) of ``tree`` with costs of several runs.
 
     ``label`` ``uint32[n]`` is the procedure of each node, ``cost`` ``float64[runs, n]``; ``more``
     rows follow those, then what the view is cut by, the sum of all runs' shares. What cost no run

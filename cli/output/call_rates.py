@@ -72,7 +72,7 @@ def _table(
     uses: Sequence[_Use], kind: str, name: Callable[[_Use], str],
     columns: dict[str, Callable[[_Use], str]],
 ) -> Table:  # fmt: skip
-    """A row for each of ``uses``: numbers by their headings, then what it is called."""
+    """A row for each of ``uses``: numbers by their headings, then its name."""
     table = plain_table(*columns)
     table.add_column(kind)
     for use in uses:

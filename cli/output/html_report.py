@@ -158,7 +158,7 @@ def _flame_graph(db: Database, outline: Outline, only: Filter) -> Iterator[str]:
             f"\nitself {quantity(own, unit)}, {percent(own / total)}"
         )
         y, width = box.row * _ROW, max(box.width - 1, 0.5)
-        # The tip has line ends of its own; those of names are escapes by now.
+        # The tip has line ends of its own; line ends of names are escapes by now.
         tip = "\n".join(_escaped(part) for part in tip.split("\n"))
         yield (
             f'<g><title>{tip}</title><rect x="{box.x:.2f}" y="{y}" width="{width:.2f}"'

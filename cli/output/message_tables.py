@@ -69,7 +69,7 @@ def tables(
 
 
 class _Paths:
-    """Call paths of CCT nodes as one line, what is inlined included."""
+    """Call paths of CCT nodes as one line, with inlined procedures."""
 
     def __init__(self, db: Database) -> None:
         self._cct, self._names = db.cct, ContextNames(db)

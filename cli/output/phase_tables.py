@@ -19,7 +19,7 @@ from hpcd.wording import percent, time_text
 def print_phases(
     databases: list[Database], *, inside: str | None, job: str | None, as_json: bool
 ) -> None:
-    """Print what was found in each of ``databases``, below procedure ``inside`` if given."""
+    """Print the phases of each of ``databases``, below procedure ``inside`` if given."""
     described = []
     for db in databases:
         timeline = PhaseTimeline(db, ranks_or_all(db, job)[0])

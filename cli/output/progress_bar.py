@@ -20,7 +20,7 @@ from rich.text import Text
 
 from hpcd.cli.output.terminal_text import console
 
-# Stages whose steps are bytes; those of others are counted.
+# Stages whose steps are bytes; steps of other stages are counted.
 _BYTES = ("read",)
 
 

@@ -144,7 +144,7 @@ class TextOutput:
             )
 
     def sentences(self, lines: Iterable[str], indent: int = 2) -> None:
-        """Print lines of words, those that are too long in several."""
+        """Print lines of words; long lines are wrapped."""
         for line in map(harmless, lines):
             parts = [line]
             if self._wraps and len(line) > self.width:

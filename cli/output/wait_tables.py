@@ -60,7 +60,7 @@ def wait_heading(wait: SingleWait) -> Iterator[str]:
 
 
 def single_wait_rows(wait: SingleWait, width: int) -> Iterator[Row]:
-    """Yield where it waited, who ended it and what it came down to."""
+    """Yield the place of a wait, its waker and its root causes."""
     room = max(width - 14, MIN_NAME)
     yield Row("", "", f"at {path_text(wait.path, room)}", "bold")
     for title, causes, of in (

@@ -178,7 +178,7 @@ def source_text(
 
 
 def code_text(listing: InstructionListing, columns: Sequence[MetricColumn]) -> Iterator[str]:
-    """Instructions with their costs; those with costs alone when the code cannot be shown."""
+    """Instructions with their costs; only costly ones when the code cannot be shown."""
     yield ""
     note = f" ({listing.note})" if listing.note else ""
     yield f"{listing.costs.name} of {listing.module or 'no file'}{note}:"

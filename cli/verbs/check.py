@@ -42,7 +42,7 @@ class Check(Command):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def run(self, args: argparse.Namespace) -> int:
-        """Check each path; one that cannot be checked does not affect the others."""
+        """Check each path; a path that cannot be checked does not affect the others."""
         code = 0
         report = []
         for path in args.paths:

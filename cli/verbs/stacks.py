@@ -155,7 +155,7 @@ def _watch(
     args: argparse.Namespace,
     stop: threading.Event,
 ) -> None:
-    """Read again and again; print what is where it was at first."""
+    """Read repeatedly; print the threads that have not moved since the first reading."""
     begun = time.monotonic()
     round_number = 1
     known = {
@@ -180,7 +180,7 @@ def _watch(
                 unmoved.add(thread.tid)
             elif before[1] == _user_part(now, thread):
                 same.add(thread.tid)
-            else:  # from now on it counts as one that moves
+            else:  # from now on it counts as moving
                 del known[_key(thread)]
         if args.json:
             _print_json(as_json(now, unmoved, same))

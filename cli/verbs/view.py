@@ -129,7 +129,7 @@ class ViewCommand(Command):
 
 
 def _serve(args: argparse.Namespace, stack: ExitStack) -> None:
-    """Serve databases of this machine until the end; ``stack`` closes what is opened for it."""
+    """Serve databases of this machine until the end; ``stack`` closes all resources."""
     opened: dict[str, Database | LiveRevisions] = {}
     present = None
     if args.live:
@@ -258,7 +258,7 @@ def _interval(text: str, duration: int) -> tuple[int, int]:
     return t0, min(t1, duration)
 
 
-# --- what is followed ---
+# --- recordings being followed ---
 
 
 def _recording(named: list[str]) -> Path:
@@ -337,7 +337,7 @@ def _at_port(port: int) -> Iterator[socket.socket]:
     with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         try:
             listener.bind(("127.0.0.1", port))
-            # Whoever follows the URL at once waits rather than being refused.
+            # A client that follows the URL at once waits rather than being refused.
             listener.listen(128)
         except OSError as error:
             raise UsageError(f"port {port}: {error.strerror}") from None
@@ -346,7 +346,7 @@ def _at_port(port: int) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def _at_socket(path: Path) -> Iterator[socket.socket]:
-    """A socket at ``path``, mode 0600, gone afterwards; one that no process serves is replaced."""
+    """A socket at ``path``, mode 0600, gone afterwards; a stale socket is replaced."""
     with socket.socket(socket.AF_UNIX) as listener:
         # Never open to others, not even for the moment before a chmod.
         mask = os.umask(0o177)

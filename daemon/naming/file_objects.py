@@ -78,7 +78,7 @@ class FileObjects:
         return CalledObject(number, kind, _path(names, ObjectFlag.CUT in flags), details)
 
     def _mount(self, number: int, pid: int) -> tuple[str, str]:
-        """Return the mount point of mount ``number`` of process ``pid``, and what is mounted there.
+        """Return the mount point of mount ``number`` of process ``pid``, and its file system.
 
         Both are empty if not known.
         """

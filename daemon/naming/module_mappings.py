@@ -219,7 +219,7 @@ class ModuleMappings:
             files = [MappedFile(region) for region in regions]
         for mapped in files:
             region = mapped.region
-            # One that lies elsewhere by now, or is gone, was seen if a process still had it.
+            # A module that has moved or is gone was seen if a process still had it.
             entry = self._kept(region)
             if mapped.status is not None:
                 entry = self._of_file(pid, mapped, mapped.status)

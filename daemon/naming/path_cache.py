@@ -1,4 +1,4 @@
-"""The module of each path, for as long as a file is relied on to be what it was."""
+"""The module of each path, for as long as files are assumed to be unchanged."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def held(
     """Send a request as :func:`ask` does; the connection lasts as long as the block: a recording
     requested with ``held`` ends with it, however this process ends."""
     with socket.socket(socket.AF_UNIX) as connection:
-        # Blocking: when others have filled the queue, one that does not block is refused at once.
+        # Blocking: when others have filled the queue, a call that does not block fails.
         connection.setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_ANSWER_SECONDS), 0)
         )

@@ -48,7 +48,7 @@ def main() -> int:
     """Record what standard input specifies."""
     in_store = None
     try:
-        # What does not depend on what is recorded.
+        # Imports that every recording needs.
         import_recorder()
         open_library()
         with socket.socket(fileno=os.dup(0)) as channel:
@@ -112,7 +112,7 @@ def _receive_directory(channel: socket.socket, owner: int) -> int:
         in_memory = empty and owner != 0 and file_system_type(descriptors[0]) in IN_MEMORY
     except TimeoutError:
         raise StorageError("the directory to record into is not handed over in time") from None
-    except OSError as error:  # such as one that was opened for its path alone
+    except OSError as error:  # such as a directory that was opened for its path alone
         raise StorageError(f"the directory to record into: {error.strerror}") from None
     if not empty:
         raise StorageError("the directory to record into must be yours, and empty")

@@ -72,7 +72,7 @@ class Ledger:
         paths = {path.relative_to(self._store).as_posix(): path for path in _folders(self._store)}
         ended = {name: self._ended.get(name, now) for name in paths}
         for name in ended:
-            # One that ends later than now was noted by a clock that has been set back since.
+            # A measurement that ends in the future was noted before the clock was set back.
             if paths[name] in busy or ended[name] > now:
                 ended[name] = now
         fresh = {name: when for name, when in ended.items() if paths[name] not in busy}
@@ -129,7 +129,7 @@ def surplus(
     quota: int,
     user_quota: int,
 ) -> Surplus:
-    """Return which of ``kept`` to remove, never one that is being written or was just created.
+    """Return which of ``kept`` to remove, never a measurement being written or just created.
 
     Those that ended more than ``seconds`` ago; of each user but root the oldest, until the rest
     take at most ``user_quota`` bytes; and while all together take more than ``quota``, the oldest
@@ -233,7 +233,7 @@ class Trash:
         path.rename(self._folder / self._new_name())
 
     def empty(self) -> None:
-        """Remove what was put here, or a part of it; the next call goes on."""
+        """Remove the contents, or a part of them; the next call continues."""
         try:
             trash = os.open(self._folder, _DIRECTORY)
         except OSError:
@@ -243,7 +243,7 @@ class Trash:
             while left > 0:
                 with os.scandir(trash) as scan:
                     names = [entry.name for entry in islice(scan, left)]
-                # Shares: one that its user still fills does not keep the others from going.
+                # Shares: a folder that its user still fills does not keep the others from going.
                 share = max(left // max(len(names), 1), 1)
                 done = sum(self._reduce(trash, name, share) for name in names)
                 if not done:

@@ -226,7 +226,7 @@ class Service:
         journal.log("monitoring", what=selector.describe(), measurement=str(folder))
 
     def rotate(self) -> str:
-        """End the monitor's measurement and go on in a new one; the path of the one that ended.
+        """End the monitor's measurement and begin another; return the path of the ended one.
 
         The new one begins before the old one ends, so that nothing in between is missed.
         """
@@ -277,7 +277,7 @@ class Service:
 
 
 def _guarded(step: Callable[[], object]) -> None:
-    """Take ``step``; what goes wrong in it is logged, and the service goes on."""
+    """Take ``step``; its errors are logged, and the service continues."""
     try:
         step()
     except HpcdError as error:

@@ -61,7 +61,7 @@ class JobRole(StrEnum):
     HELPER = "helper"
     """It shares a rank's environment: a wrapper script, or what a rank started."""
     MEMBER = "member"
-    """It belongs to a batch job without being one of its ranks: the script, for one."""
+    """It belongs to a batch job, but is none of its ranks: the script, for example."""
 
 
 @dataclass(frozen=True, slots=True)

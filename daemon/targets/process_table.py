@@ -389,7 +389,7 @@ _start, _end = attrgetter("start"), attrgetter("end")
 
 
 def _under(new: Region, regions: Sequence[Region]) -> Sequence[Region]:
-    """Those of ``regions``, in order of address, that lie where ``new`` does."""
+    """The ``regions`` (in order of address) that overlap ``new``."""
     first = bisect_right(regions, new.start, key=_end)
     return regions[first : bisect_left(regions, new.end, first, key=_start)]
 

@@ -18,7 +18,7 @@ _MOST_TEXT = 64 << 20  # 65,530 mappings (vm.max_map_count), 1 KB of text each
 _PIECE_PAGES, _MOST_PIECES = 16, 1024
 # Of larger mappings that are not full it is not read which pages are there.
 _MOST_PAGES = (16 << 30) // _PAGE
-# Of /proc/PID/smaps: the range of a mapping, and of its pages those that are of no file.
+# Of /proc/PID/smaps: the range of a mapping, and its pages that are of no file.
 _MAPPING = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) [^\n]*\n(?:[A-Z][^\n]*\n)*?Anonymous: +(\d+) kB$", re.MULTILINE
 )

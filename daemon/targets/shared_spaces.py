@@ -27,7 +27,7 @@ class SharedSpace:
 
 
 class SharedSpaces:
-    """Puts address spaces into table memory, and frees those that no process uses any more.
+    """Puts address spaces into table memory, and frees spaces that no process uses any more.
 
     A walk that began before its process got another space may still read the old one, which
     therefore lives on for :data:`_RETIREMENT_SECONDS` at least.

@@ -329,7 +329,7 @@ def _counted_entries(times: Array, nodes: U32, counts: dict[int, int]) -> tuple[
     place = np.arange(len(nodes))
     begins = np.append(True, nodes[1:] != nodes[:-1])
     within = place - np.maximum.accumulate(np.where(begins, place, 0))
-    # Drop ends first, then entries that follow one of the same node; the first of a run is no end.
+    # Drop ends first, then entries that repeat a node; the first of a run is no end.
     key = np.where(within % 2 == 1, 0, np.where(within > 0, 1, 2))
     order = np.lexsort((place, key, nodes))
     distinct, first, number = np.unique(nodes[order], return_index=True, return_counts=True)

@@ -44,7 +44,7 @@ _MOST_LINES = 10_000
 _LONGEST_TEXT = 4000
 _MOST_MOMENTS = 2000  # of a curve
 _MOST_COLUMNS = 10_000  # that a critical path is drawn in
-_MOST_PARTS = 50  # of a critical path, besides those that are drawn
+_MOST_PARTS = 50  # of a critical path, in addition to the drawn parts
 # Cells of a communication matrix each way, and numbers that select its ranks.
 _MOST_CELLS, _SPANS = 512, 4
 

@@ -52,7 +52,7 @@ WEB = Path(__file__).parent.parent / "web"
 # The status of an answer whose client has gone; nginx has it too.
 _GONE = 499
 _LONGEST_LINES = 2000  # characters
-# Files that may stay mapped between pictures: what is looked at next is there at once.
+# Files that may stay mapped between pictures: the next picture finds them at once.
 _MOST_MAPPED = 128 << 20
 _LEVEL = 1  # a grid compresses tenfold, at memory speed
 
@@ -132,7 +132,7 @@ class _Views:
         self._comparisons = lru_cache(2)(self._compared)
 
     def _compared(self, native: bool) -> Comparisons:
-        """Comparisons of the databases; one that grows is compared when it has ended."""
+        """Comparisons of the databases; a growing database is compared when it has ended."""
         return Comparisons(
             {
                 name: database.shown(native=native).db
@@ -164,7 +164,7 @@ class _Views:
         return handle
 
     def _database_and_parameters(self, request: Request) -> tuple[OpenDatabase, QueryParameters]:
-        """The database, of one that grows the revision the page knows, or else the newest; and the
+        """The database (of a growing one the revision that the page knows, or the newest); and the
         request's parameters."""
         revision = request.headers.get(_REVISION_HEADER, "")
         parameters = QueryParameters(request.query_params)
@@ -284,7 +284,7 @@ class _Views:
         database, parameters = self._database_and_parameters(request)
         database.drawn = True
         # One after the other: side by side they wait for the interpreter's lock, and hold twice
-        # the memory. Who has moved on meanwhile wants none.
+        # the memory. A client that is gone wants no picture.
         async with self._drawing:
             if await request.is_disconnected():
                 return Response(status_code=_GONE)

@@ -40,9 +40,9 @@ _MOST_OPERATIONS, _MOST_ENTRIES = 60, 5000
 # Of a database with more calls, messages are matched only once so few are in view.
 _MATCHED_AT_ONCE = 500_000
 _ZOOMED_IN = 20_000
-# Of one that grows all of them are matched anew in each of its states.
+# In a growing database all messages are matched anew in each revision.
 _MATCHED_WHILE_GROWING = 50_000
-# Calls of a line that are looked at although they began before what is in view.
+# Calls of a line that are looked at although they began before the view.
 _BEFORE = 8
 _LONGEST_TEXT = 160
 
@@ -162,7 +162,7 @@ class CallViews:
         _, begin, end = calls.spans(np.sort(lines).tolist(), t0, t1)
         count = int((end - begin).sum())
         groups = self._groups_in(begin, end) if count <= _COUNTED else {"": count}
-        # Those of which there are fewest: pages that are touched do not hide what reads and writes.
+        # The rarest groups first: touched pages do not hide reads and writes.
         fewest = sorted((one for one in groups if one), key=lambda one: groups[one])
         drawn = [
             group
@@ -219,7 +219,7 @@ class CallViews:
         if not functions:
             return []
         selected = [calls.select(np.sort(lines).tolist(), t0, t1, functions)]
-        # Those that began before and are not over, too.
+        # Calls that began before and are not over, too.
         for line in lines[:_MOST_MARKS].tolist():
             first = int(calls.first[line])
             low = first + int(np.searchsorted(calls.time[first : int(calls.first[line + 1])], t0))
@@ -255,7 +255,7 @@ class CallViews:
             }
 
     def _text(self, function: CalledFunction, values: U64, weight: int) -> str:
-        """A call in words: its function and what it was called with."""
+        """A call in words: its function and its arguments."""
         parts = []
         for value, raw in zip(function.values, values.tolist(), strict=False):
             if raw == MISSING & (1 << 64) - 1 or value.kind in (ValueKind.HANDLE,):

@@ -1,4 +1,4 @@
-"""Curves over time of what was recorded besides samples: memory held, bytes moved, messages."""
+"""Curves over time of data other than samples: memory held, bytes moved, messages."""
 
 from __future__ import annotations
 

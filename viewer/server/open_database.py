@@ -66,7 +66,7 @@ class OpenDatabase:
         return self._picture()
 
     def nodes_of(self, contexts: Sequence[int]) -> list[int]:
-        """Return the tree's nodes of the database's ``contexts``; -1 for what is none."""
+        """Return the tree's nodes of the database's ``contexts``; -1 for other numbers."""
         place = self.picture.place
         return [int(place[node]) if 0 <= node < len(place) else -1 for node in contexts]
 
@@ -79,7 +79,7 @@ class OpenDatabase:
         order = self.selection.order(Choice(fold=True))
         lines = order[choose_lines(None, _FIRST_ROWS, len(order))]
         if self.db.duration_ns > 0:
-            # What it opens and reads the page's first picture finds open and in memory.
+            # The page's first picture finds the files open and their data in memory.
             for begin in range(0, len(lines), _PIECE):
                 if self.drawn:
                     break

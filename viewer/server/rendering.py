@@ -1,4 +1,4 @@
-"""Pictures for files, with axis, names and legend: those of ``hpcd render``."""
+"""Pictures for files, with axis, names and legend, as ``hpcd render`` draws them."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class LineSelection:
         return np.flatnonzero(represented)
 
     def with_shared(self, lines: I64, choice: Choice) -> I64:
-        """``int64[k]``: ``lines``, and those that share rows with them."""
+        """``int64[k]``: ``lines``, and the lines that share rows with them."""
         shared = self._order(choice).shared
         if not shared:
             return lines

@@ -1,4 +1,4 @@
-"""The code of a procedure with what it cost in a selection: source lines, or instructions.
+"""The code of a procedure with its costs in a selection: source lines, or instructions.
 
 A request names a procedure and a file by their numbers in the database: nothing it says is part of
 a path. What the database's line tables name may be anything, too;
