@@ -21,6 +21,7 @@ from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.access.user_accounts import UserAccounts
 from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.daemon.targets.process_identity import (
+    command_of,
     identify,
     identify_child,
     identify_reported,
@@ -33,6 +34,8 @@ from hpcd.model.region import Region
 
 # Processes that have ended and are remembered, as a call path of theirs may be finished later.
 _MAX_ENDED = 8192
+# Readings of a new process's command line for its title: it may have begun just before the first.
+_TITLE_READS = 2
 
 
 @dataclass
@@ -108,6 +111,8 @@ class Targets:
         # Processes whose mappings are out of date and whose user has had enough read for now.
         self._postponed: set[int] = set()
         self._replaced: dict[int, int] = {}
+        # By pid: how often the command line of a process that has begun is still to be read.
+        self._titles_due: dict[int, int] = {}
         self.watchers: list[MappingWatcher] = []
         """Receive what targets map, start and that they end."""
         self.withheld: set[int] = set()
@@ -229,6 +234,7 @@ class Targets:
             listed_start(start_ns or time_ns), of.job, cpu_before_ns=0,
         )  # fmt: skip
         target = self._by_pid[child] = Target(process, image=image, added=known, exec_ns=time_ns)
+        self._titles_due[child] = _TITLE_READS
         self._announce(process)
         for watcher in self.watchers:
             watcher.on_fork(parent, child)
@@ -266,7 +272,26 @@ class Targets:
             # It has ended, or is about to: user, job and rank are those it had.
             process = replace(before, name=process.name or name, exe="", command=())
         target.process = process
+        self._titles_due[pid] = _TITLE_READS
         self._announce(process)
+
+    def read_titles(self, *, all_alive: bool = False) -> None:
+        """Announce the titles that processes have given themselves (setproctitle(3)), as workers of
+        servers do after their fork. A process is read in the two calls after its program began, as
+        it may not have come so far in the first, and when all that are alive are."""
+        for pid in self.alive if all_alive else [*self._titles_due]:
+            process = self._by_pid[pid].process
+            if not self._accounts.may_read(process.uid):
+                continue
+            cpu = time.thread_time()
+            command = command_of(pid)
+            self._accounts.spend(process.uid, time.thread_time() - cpu)
+            if command and command != process.command:
+                self._by_pid[pid].process = replace(process, command=command)
+                self._announce(self._by_pid[pid].process)
+            due = self._titles_due.pop(pid, 0) - 1
+            if due > 0:
+                self._titles_due[pid] = due
 
     def _program_of(self, pid: int, time_ns: int) -> str:
         """The path of the program that ``pid`` began at ``time_ns``, "" when it is not known."""
@@ -370,6 +395,7 @@ class Targets:
 
     def _drop(self, pid: int, time_ns: int) -> None:
         self.withheld.discard(pid)
+        self._titles_due.pop(pid, None)
         target = self._by_pid.pop(pid, None)
         if target:
             _, _, before, _ = self._ended.pop(pid, (0, 0, 0, 0))

@@ -1,4 +1,4 @@
-"""Trace lines have the names that their threads had last."""
+"""Trace lines have their threads' last names, and processes the titles they gave themselves."""
 
 from __future__ import annotations
 
@@ -46,3 +46,21 @@ def test_threads_that_go_on_have_their_present_names(
         recorder.stop()
         process.stdin.close()
     assert names(tmp_path / "m") == expected(program, 1)
+
+
+def test_a_child_has_the_title_that_it_gave_itself(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    program = build("titled.c")
+    with started(program, "with", "room", "for", "it") as process:
+        assert process.stdin and process.stdout
+        recorder = Recorder(tmp_path / "m", "-p", process.pid)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        child = int(process.stdout.readline())
+        recorder.stop()
+        process.stdin.close()
+    with open_measurement(tmp_path / "m") as opened:
+        commands = {one.pid: one.command for one in opened.processes.values()}
+    assert commands[child][0] == "titled: worker"
+    assert commands[process.pid][0] == str(program)

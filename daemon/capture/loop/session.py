@@ -179,6 +179,7 @@ class Session:
         self._parts.deferred.wait_for_walker()
         self._drain()
         self._end_unreported()
+        self._parts.targets.read_titles(all_alive=True)
         self._wait_for_tables(analysing)
         # Threads that go on were recorded until then, however long the tables took.
         self._parts.collector.finish(round(self._stopped * 1e9))
@@ -327,6 +328,7 @@ class Session:
             self._end_unreported()
         collector.name_jit_frames()
         collector.settle_waits()
+        self._parts.targets.read_titles()
         self._keep_budget(now)
         if self._parts.probes:
             self._parts.probes.keep_to_limits(now, self._account.cpu_seconds(final=False))
