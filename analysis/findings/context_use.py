@@ -93,7 +93,9 @@ class ContextUse:
         joins = self._below(NameRole.JOIN)
         # A lock may be made of a condition, and a condition takes its lock again: a thread waits
         # for the outer one.
-        for_others = wait_for_others(self._roles)[of_node]
+        # Who sleeps as it asked to, or waits for a task, may do so by means of a condition.
+        aside = self._below(NameRole.SLEEP | NameRole.EVENTS)
+        for_others = wait_for_others(self._roles)[of_node] & ~aside
         for_lock = self._calls(NameRole.LOCK) & ~self._inside(for_others)
         locks = self._inside(for_lock)
         waits = self._inside(for_others & ~locks)
@@ -102,6 +104,8 @@ class ContextUse:
         self.region = have(role_table().of_labels(self.names.labels), NameRole.REGION)
         own = program_contexts(db) & ~kernel[of_node] & ~locks & ~joins & ~waits
         own &= ~self._below(NameRole.COMMUNICATION) & ~have(db.roles, NameRole.ENTRY)[of_node]
+        # The library of a language, which is part of each program, works for the program's code.
+        own &= ~self.names.library[self.names.label]
         own[0] = False
         self.own = innermost(db.cct, own)
         user = ~kernel[of_node] & ~own & self._named[of_node]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import PurePath
@@ -26,6 +27,7 @@ from hpcd.model.identity import ModuleKind
 
 # Call paths that are put into words; the others cost less.
 _MOST_PATHS = 256
+_INLINED = " [inlined]"
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,11 @@ class Place:
     def phrase(self, words: str, rank: int = 0) -> Phrase:
         """Return it after ``words``."""
         return Phrase(words, self.names, self.callee, rank)
+
+
+def names_in_words(names: Sequence[str]) -> list[str]:
+    """Return ``names`` shortened, of inlined procedures, too, as sentences have them."""
+    return [name.removesuffix(_INLINED) for name in short_names(names)]
 
 
 class Places:
@@ -148,7 +155,7 @@ class Places:
         """Return the names of ``node``'s path, and of the library's procedure, shortened."""
         if not node and not called:
             return (), ""
-        names = short_names(self._path(node, called))
+        names = names_in_words(self._path(node, called))
         callee = names.pop() if called else ""
         return tuple(name_runs(names)), callee
 

@@ -46,9 +46,11 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
         known = own if sum(place.seconds for place in own) > LEAST_SHARE * total else paths
         place, more = most_of(known, total)
         if kind in _BLAMED:
-            outside, words = meanwhile(facts, kind, total, known[0].path if known else ())
+            path = known[0].path if known else ()
+            outside, words = meanwhile(facts, kind, total, path, sole=not more)
             name, more = "outside" if outside else name, (*more, *words)
-            place = place._replace(rank=len(words[:1]))
+            # Of two call paths that of who is waited for tells more.
+            place = place._replace(rank=int(any(phrase.path for phrase in words)))
         yield Finding(
             name, f"{subject}:", total, "s", total / use.lived, facts.whose_time, place, more,
             use.places.name(own[0]) if own else "",

@@ -13,11 +13,11 @@ from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, most_of
 from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase
+from hpcd.analysis.findings.places import names_in_words
 from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.profile.nameless import without_address
 from hpcd.analysis.profile.row_text import shorten
-from hpcd.analysis.symbols.short_names import short_names
-from hpcd.analysis.trace.process_titles import command_words, source_file
+from hpcd.analysis.trace.process_titles import command_words, full_name, process_title
 from hpcd.array_types import Mask
 from hpcd.wording import percent, time_text
 
@@ -36,10 +36,10 @@ def _processes(facts: Facts) -> Iterator[Finding]:
     """Yield a finding on the program that used most of the CPU time, where there are several
     processes and no ranks."""
     db, lines = facts.db, facts.db.lines
-    words, code = lines.texts("process")
+    programs, code = lines.texts("process")
     if facts.ranked or len(np.unique(lines.process)) < 2:
         return
-    cost = sum_by(code, db.line_totals("cpu_time"), len(words))
+    cost = sum_by(code, db.line_totals("cpu_time"), len(programs))
     top, total = int(cost.argmax()), float(cost.sum())
     if total <= 0 or cost[top] < LEAST_SHARE * total:
         return
@@ -57,13 +57,14 @@ def _processes(facts: Facts) -> Iterator[Finding]:
             Phrase(f" {time_text(used)}", rank=1),
         )  # fmt: skip
     yield Finding(
-        "processes", f"{shorten(words[top], _NAME)}{many} used", float(cost[top]), "s",
+        "processes", f"{shorten(row.name, _NAME)}{many} used", float(cost[top]), "s",
         float(cost[top]) / total, "the CPU time", more=more, line=line,
     )  # fmt: skip
 
 
 class _Costliest(NamedTuple):
     pid: int
+    name: str
     works_on: str
 
 
@@ -73,11 +74,16 @@ def _costliest(db: Database, chosen: Mask) -> tuple[_Costliest, int, float]:
     rows = np.where(chosen, db.lines.process, 0)
     used = np.bincount(rows[chosen], db.line_totals("cpu_time")[chosen])
     top = int(used.argmax())
-    ((pid, command),) = db.rows("SELECT pid, command FROM process WHERE id = ?", top)
-    source = source_file(command_words(command))
-    works_on = f" ({shorten(source, _NAME)})" if source else ""
+    ((pid, name, program, command),) = db.rows(
+        "SELECT pid, name, exe, command FROM process WHERE id = ?", top
+    )
+    words = command_words(command)
+    name = full_name(str(name or ""), str(program or ""), words)
+    title = process_title(name, str(program or ""), words)
+    own = title.removeprefix(name).lstrip(": ")
+    works_on = f" ({shorten(own, _NAME)})" if own else ""
     line = int(np.flatnonzero(chosen & (db.lines.process == top))[0])
-    return _Costliest(int(pid), works_on), line, float(used[top])
+    return _Costliest(int(pid), name, works_on), line, float(used[top])
 
 
 def _work(facts: Facts) -> Iterator[Finding]:
@@ -93,7 +99,7 @@ def _work(facts: Facts) -> Iterator[Finding]:
         if spent > max(top.seconds if top else 0.0, LEAST_SHARE * total):
             subject = _subject(kind, shorten(library, _NAME), spent / total)
             if kind == "hot" and top and top.seconds >= LEAST_SHARE * total:
-                own = Phrase("; of the program's own most in ", tuple(short_names(top.names)))
+                own = Phrase("; of the program's own most in ", tuple(names_in_words(top.names)))
                 more = (own, Phrase(f", {percent(top.seconds / total, 0)}", rank=1))
             yield Finding(kind, subject, spent, "s", spent / total, "the CPU time", more=more)
             continue
@@ -108,7 +114,7 @@ def _work(facts: Facts) -> Iterator[Finding]:
         else:
             inside = np.where(use.places.inside(name), seconds, 0.0)
             paths = use.places.ranked(inside)
-            short = short_names([name])[0]
+            (short,) = names_in_words([name])
             place, more = _callers(*most_of(paths, top.seconds), short)
             name = shorten(short, _NAME)
             # An interpreter, or a numerical library, works for a procedure that does little itself.

@@ -12,7 +12,7 @@ from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding
 from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase
-from hpcd.analysis.findings.places import Place
+from hpcd.analysis.findings.places import Place, names_in_words
 from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.parallel.imbalance import Imbalance
 from hpcd.analysis.parallel.tree_matching import path_labels
@@ -20,7 +20,6 @@ from hpcd.analysis.profile.nameless import named_path, without_address
 from hpcd.analysis.profile.row_text import name_runs
 from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.roles.role_table import role_table
-from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import F64, I64
 from hpcd.wording import percent, time_text
 
@@ -28,6 +27,8 @@ _UNEVEN = 0.05
 _SAME = 0.8
 # What a rank does when others may wait for it, and how much more than the mean is much.
 _BUSY, _MORE = (Use.WORK, Use.SYSTEM, Use.SLEEP, Use.DEVICES), 0.2
+# A first thread that works for less of the mean gives others their work.
+_TAKES_PART = 0.5
 # A sum of samples has the standard error of their number's square root.
 _ERRORS = 3
 # As "rank 1234": takes no room from the call path.
@@ -35,14 +36,15 @@ _SHORT = 9
 
 
 def meanwhile(
-    facts: Facts, kind: Use, seconds: float, path: tuple[str, ...]
+    facts: Facts, kind: Use, seconds: float, path: tuple[str, ...], *, sole: bool = False
 ) -> tuple[bool, tuple[Phrase, ...]]:
     """Return whether other programs caused ``seconds`` of waiting for others, most of it in the
-    call ``path``, or all but a small part, and words on what those others did meanwhile: where
-    much of it was in one procedure, and how much of it was without a CPU."""
+    call ``path``, with ``sole`` the only one that is said, or all but a small part, and words on
+    what those others did meanwhile: where much of it was in one procedure, and how much of it was
+    without a CPU."""
     busy, by_line, where = facts.use.culprits(kind)
     if busy.sum() >= _SAME * seconds:
-        return False, _blame(facts, kind, path, busy / seconds, by_line, where)
+        return False, _blame(facts, kind, path, sole, busy / seconds, by_line, where)
     if kind == Use.LOCKS and facts.use.roots.known:
         return False, ()  # at work meanwhile is not who holds it
     sharing, use = facts.sharing, facts.use
@@ -70,7 +72,7 @@ def meanwhile(
     if by_rank[late] >= 0.6 * by_rank.sum():
         who = f"{sharing.ranks.kind} {sharing.ranks.number[late]}"
     region = bool(have(role_table().of_labels([label]), NameRole.REGION)[0])
-    (label,) = short_names([label])
+    (label,) = names_in_words([label])
     if label in path and (region or 2 * sharing.blame[node] < blamed):
         return False, words  # they wait for work in several places
     return False, (*_beside(blamed / whole, who, () if label in path else (label,)), *words)
@@ -103,7 +105,7 @@ def _beside(share: float, who: str, names: tuple[str, ...], callee: str = "") ->
 
 
 def _blame(
-    facts: Facts, kind: Use, path: tuple[str, ...], share: F64, line: I64, node: I64
+    facts: Facts, kind: Use, path: tuple[str, ...], sole: bool, share: F64, line: I64, node: I64
 ) -> tuple[Phrase, ...]:
     """Return who was busy meanwhile and where, in words: ``share`` of the waits each."""
     db = facts.db
@@ -122,8 +124,12 @@ def _blame(
     callee = top.callee if common < len(top.path) else ""
     if kind != Use.LOCKS:
         return _beside(top.seconds, who if alone else "", top.names[common:], callee)
-    names = top.names[common:] or ((), top.names[-1:])[not callee]
-    held = Phrase(f"; held {percent(min(top.seconds, 1.0), 0)} in ", names, callee)
+    much = percent(min(top.seconds, 1.0), 0)
+    if path == top.path and sole:
+        held = Phrase(f"; held {much} there")
+    else:
+        names = top.names[common:] or ((), top.names[-1:])[not callee]
+        held = Phrase(f"; held {much} in ", names, callee)
     return (held, Phrase(f" ({who})", rank=2)) if alone else (held,)
 
 
@@ -148,6 +154,28 @@ def _costliest_part(sharing: Imbalance) -> tuple[int, float]:
     return node, float(blamed[node])
 
 
+def _idle_beside(facts: Facts, sharing: Imbalance, node: int, most: int) -> bool:
+    """Whether several threads share the context ``node`` and, where waits were recorded, have
+    nothing to do for the greater part of what the one of index ``most`` works longer.
+
+    Where whoever is free takes the next task, a thread that had a CPU for longer works for longer,
+    and none waits for it but the one that gave the tasks, a process's first, which does less.
+    """
+    db, ranks = facts.db, sharing.ranks
+    shares = sharing.by_rank(node) > LEAST_SHARE * sharing.own.maximum[node]
+    if not db.metrics.knows_waits or np.count_nonzero(shares) < 2:
+        return bool(np.count_nonzero(shares) >= 2)
+    start, end = db.lines.start[ranks.line], db.lines.end[ranks.line]
+    used = facts.use.by_thread[ranks.line]
+    busy = used[:, _BUSY].sum(1)
+    idle = (end[ranks.of_line == most].max() - start) / 1e9 - busy - used[:, Use.RUNNABLE]
+    busy, idle = (sum_by(ranks.of_line, seconds, len(ranks)) for seconds in (busy, idle))
+    first = ranks.of_line[start.argmin()]
+    shares[first] &= busy[first] >= _TAKES_PART * busy[shares].mean()
+    less = np.maximum(busy[most] - busy[shares], 0)
+    return bool(np.minimum(less, idle[shares]).sum() > 0.5 * less.sum())
+
+
 def _uneven_work(facts: Facts) -> Iterator[Finding]:
     """Yield a finding on ranks, or threads of one team, of which one works longer than the rest."""
     db, use, sharing = facts.db, facts.use, facts.sharing
@@ -160,12 +188,13 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
         return
     own = np.where(sharing.own.most == number, sharing.own.imbalance, 0.0)
     node = int(own.argmax())
-    several = int(np.count_nonzero(sharing.by_rank(node) > LEAST_SHARE * sharing.own.maximum[node]))
+    at = int(np.flatnonzero(ranks.number == number)[0])
     # Threads that share neither barriers nor procedures need not do the same.
-    team = several >= 2 or bool(have(db.roles, NameRole.TEAM).any())
+    team = bool(have(db.roles, NameRole.TEAM).any()) or _idle_beside(facts, sharing, node, at)
+    # Which thread of a run-time system's pool takes a task is chance.
+    team &= not bool((have(db.roles, NameRole.EVENTS) & ~db.procedures.kernel).any())
     if loss < LEAST_SHARE * use.own / use.lived or not (team or facts.ranked):
         return
-    at = int(np.flatnonzero(ranks.number == number)[0])
     if most - mean < LEAST_SHARE * use.longest(ranks.line[ranks.of_line == at]):
         return
     # Of sampled time a difference within the error says nothing.
@@ -173,7 +202,7 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     if rate and most - mean < _ERRORS * (most / rate) ** 0.5:
         return
     names = [name for name in named_path(path_labels(sharing.matching, node)) if name != "_start"]
-    path = tuple(name_runs(short_names(names))) if node else ()
+    path = tuple(name_runs(names_in_words(names))) if node else ()
     kind = ranks.kind
     yield Finding(
         "imbalance",
@@ -190,5 +219,6 @@ UNEVEN_WORK = FindingRule(
     "ranks, or threads of a team, would take 5 % less time if all worked for as long, and the one"
     " that works most would live 5 % less",
     "divide the work evenly, or in more parts than there are threads",
-    "threads that live one after another, or share no procedure",
+    "threads that live one after another, or share no procedure, or of which none waits meanwhile;"
+    " those of a run-time system's pool, as Go's",
 )

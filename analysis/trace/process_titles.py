@@ -14,6 +14,8 @@ _SOURCE = re.compile(r"\.(c|cc|cpp|cxx|C|cu|m|mm|f|F|f90|F90|rs|go|java|hs|ml|sw
 _WRITES = re.compile(r"(?:[\w.+-]+-)?(?:as|ld(?:\.\w+)?|collect2|lto1|ar)")
 # Some programs' titles are their whole command line.
 _LONGEST = 40
+# Bytes of a process's name that the kernel keeps (TASK_COMM_LEN, with a zero behind them).
+_KEPT = 15
 
 
 def command_words(text: str | None) -> list[str]:
@@ -40,15 +42,30 @@ def program_words(word: str, executable: str) -> str:
     return f"{PurePath(first).name or first} {rest}"
 
 
+def full_name(name: str, executable: str, words: Sequence[str]) -> str:
+    """Return the whole of a process's ``name``, of which the kernel keeps 15 bytes, by its program,
+    or the script that this runs."""
+    if len(name.encode()) >= _KEPT:
+        for path in (executable.removesuffix(" (deleted)"), *words[:2]):
+            if (whole := PurePath(path).name).startswith(name):
+                return _cut(whole)
+    return name
+
+
 def process_title(name: str, executable: str, words: Sequence[str]) -> str:
     """Return what the process ``name`` is called.
 
-    ``nginx: worker process``; ``cc1 solver.c``; ``as solver.o``; else ``name``.
+    ``nginx: worker process``; ``cc1 solver.c``; ``as solver.o``; else its :func:`full_name`.
     """
     if words and " " in words[0] and PurePath(words[0]).name != PurePath(executable).name:
         title = program_words(words[0], executable).strip()
-        return title if len(title) <= _LONGEST else f"{title[: _LONGEST - 1]}…"
+        return _cut(title)
     file = source_file(words)
     if not file and _WRITES.fullmatch(name) and "-o" in words[:-1]:
         file = words[words.index("-o") + 1].rpartition("/")[2]
+    name = full_name(name, executable, words)
     return f"{name} {file}" if file else name
+
+
+def _cut(title: str) -> str:
+    return title if len(title) <= _LONGEST else f"{title[: _LONGEST - 1]}…"

@@ -48,7 +48,7 @@ CAUSES = {case.name: case for case in (
     Case("critical_section", "communication locks", r"updates_the_sum.*one at a time"),
     Case("tiny_regions", "communication", "adds_a_few", exact=False),
     Case("imbalance", _TEAM, "works_unevenly"),
-    Case("inlined_imbalance", _TEAM, r"inlined_force \[inlined\]"),
+    Case("inlined_imbalance", _TEAM, "inlined_force"),
     Case("serial_part", _TEAM, "reads_the_input_alone"),
     Case("swap_of_roles", "communication", "in swaps_roles"),
     Case("metadata_storm", "system", "makes_and_removes_files: .* (open|unlink)", exact=False),

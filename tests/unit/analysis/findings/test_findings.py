@@ -137,6 +137,65 @@ def test_a_team_is_one_context_whichever_of_its_threads_came_from_the_program(
         )
 
 
+def test_the_library_of_a_language_works_for_the_program(tmp_path: Path) -> None:
+    """Though it is part of the program's file; which of Go's threads runs what is chance."""
+    build = "runtime.goexit.abi0/main.main/main.build/runtime.concatstrings/runtime.memmove"
+    idle = "runtime.mcall/runtime.findRunnable/runtime.futexsleep/k_futex_wait"
+    steps: dict[int, list[Step]] = {
+        0: [(build, "cpu", 2.0)],
+        1: [(build, "cpu", 0.5), (idle, "blocked by 0", 1.5)],
+    }
+    with hpcd.analysis.open(make(tmp_path / "go", steps, threads=True)) as db:
+        assert [finding.text for finding in findings(db)] == [
+            "Most work is done in main.build: 2.500 s, 100 % of the CPU time, in main.main >"
+            " main.build > runtime.concatstrings."
+        ]
+    steps = {0: [("main/sum_up/std::accumulate<int*>/std::plus<int>::operator()", "cpu", 1.0)]}
+    with hpcd.analysis.open(make(tmp_path / "c++", steps, threads=True)) as db:
+        assert [finding.text for finding in findings(db)] == [
+            "Most work is done in sum_up: 1.000 s, 100 % of the CPU time, in main > sum_up >"
+            " std::accumulate."
+        ]
+
+
+def test_a_sleep_by_means_of_a_condition_is_sleep(tmp_path: Path) -> None:
+    """Java sleeps so; helper threads of Node.js wait for tasks so."""
+    wait = "pthread_cond_timedwait/kernel:futex_wait"
+    steps: dict[int, list[Step]] = {
+        0: [("main/ask", "cpu", 1.0), (f"main/ask/JVM_Sleep/{wait}", "blocked by TIMER", 2.0)],
+        1: [("main/answer", "cpu", 1.0), (f"main/answer/{wait}", "blocked by TIMER", 2.0)],
+    }
+    path = make(tmp_path / "java", steps, threads=True, library="/usr/lib/jvm/libjvm.so")
+    with hpcd.analysis.open(path) as db:
+        sleep, *_ = findings(db)
+        assert sleep.text.startswith(
+            "Threads sleep: 2.000 s, 50 % of the threads' time, in main > ask"
+        )
+    name = "node::(anonymous namespace)::PlatformWorkerThread(void*)"
+    steps = {
+        0: [("main/run", "cpu", 2.0)],
+        1: [("main/run", "cpu", 0.5), (f"{name}/{wait}", "blocked by 0", 1.5)],
+    }
+    with hpcd.analysis.open(make(tmp_path / "node", steps, threads=True)) as db:
+        assert [finding.kind for finding in findings(db)] == ["hot"]
+
+
+def test_a_lock_that_is_held_where_others_wait_for_it(tmp_path: Path) -> None:
+    """The place is said once, however long the path."""
+    path = "main/handles_the_requests_of_clients/looks_up_or_computes_the_answer"
+    lock = f"{path}/pthread_mutex_lock/kernel:futex_wait"
+    steps: dict[int, list[Step]] = {
+        0: [(path, "cpu", 1.0), (lock, "blocked by 1", 1.0)],
+        1: [(lock, "blocked by 0", 1.0), (path, "cpu", 1.0)],
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, threads=True)) as db:
+        locks, *_ = findings(db)
+        assert locks.text == (
+            "Threads wait for locks: 2.000 s, 50 % of the threads' time, in"
+            " looks_up_or_computes_the_answer; held 100 % there."
+        )
+
+
 def test_to_wait_for_children_is_no_loss(tmp_path: Path) -> None:
     for number, wait in enumerate(("main/waitpid/k_wait", "main/pthread_join/k_futex")):
         steps: dict[int, list[Step]] = {0: [("main/solve", "cpu", 1.0), (wait, "blocked", 3.0)]}
@@ -349,6 +408,25 @@ def test_samples_alone_do_not_tell_that_a_thread_sleeps(
         if call != "pthread_spin_lock":
             assert any(" works " in text for text in texts) == waits
             assert bool(measure(db).blame.sum()) == waits
+
+
+def test_who_had_a_cpu_for_longer_works_for_longer(tmp_path: Path) -> None:
+    """That is no loss where whoever is free takes the next task; to wait for the others is."""
+    work = "main/worker/work"
+
+    def kinds(name: str, seconds: float) -> list[str]:
+        steps: dict[int, list[Step]] = {
+            0: [("main", "cpu", 0.1), ("main/pthread_cond_wait/k_sleep", "blocked by 1", 2.9)],
+            1: [(work, "cpu", 2.5), (work, "runnable by stress 7", 0.5)],
+            2: [(work, "cpu", 0.5), (work, "runnable by stress 7", 2.5 - seconds)],
+        }
+        if seconds:
+            steps[2].append(("main/worker/pthread_barrier_wait/k_sleep", "blocked by 1", seconds))
+        with hpcd.analysis.open(make(tmp_path / name, steps, size=0, threads=True)) as db:
+            return [finding.kind for finding in findings(db)]
+
+    assert "imbalance" not in kinds("dynamic", 0.0)
+    assert "imbalance" in kinds("static", 2.0)
 
 
 def test_threads_of_one_phase_after_another_are_no_team(tmp_path: Path) -> None:

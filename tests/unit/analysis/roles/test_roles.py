@@ -63,6 +63,24 @@ NONE = NameRole(0)
             "std::call_once<void (&)()>(std::once_flag&)",
             NameRole.ONCE | NameRole.ASLEEP | NameRole.HEADER,
         ),
+        ("__gthread_mutex_lock", NameRole.HEADER),
+        ("<u64 as core::cmp::PartialOrd>::lt", NameRole.HEADER),
+        ("<alloc::string::String as core::clone::Clone>::clone", NameRole.HEADER),
+        ("__rustc::__rust_alloc", NameRole.HEADER),
+        ("<solver::Field as core::clone::Clone>::clone", NONE),
+        ("solver::stdlib::run", NONE),
+        ("runtime.memmove", NameRole.HEADER),
+        ("runtime.findRunnable", NameRole.HEADER | NameRole.EVENTS),
+        ("encoding/json.(*decodeState).object", NameRole.HEADER),
+        ("sync.(*Mutex).lockSlow", NameRole.HEADER),
+        ("main.(*Field).Sort", NONE),
+        ("example.org/solver/sort.Field", NONE),
+        ("sort.part.0", NONE),
+        ("time.constprop.0", NONE),
+        (
+            "node::(anonymous namespace)::PlatformWorkerThread(void*)",
+            NameRole.EVENTS,
+        ),
         ("puts@plt", NameRole.STUB),
         ("__libc_start_main_impl", NameRole.ENTRY),
         ("wait", NONE),
@@ -94,6 +112,8 @@ def test_roles_of_modules_are_those_of_their_procedures() -> None:
         == NameRole.C_LIBRARY | NameRole.JOIN | NameRole.ASLEEP
     )
     assert table.of_module("libompi_dbg_msgq.so") == NameRole.SUPPORT
+    sleep = table.of_procedure("JVM_SleepNanos", module="/usr/lib/jvm/lib/server/libjvm.so")
+    assert sleep == NameRole.SUPPORT | NameRole.SLEEP | NameRole.ASLEEP
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,10 @@ from hpcd.analysis.trace.process_titles import command_words, process_title
         ("sort", "/usr/bin/sort", ["sort", "-o", "out", "in"], "sort"),
         ("python3", "/usr/bin/python3", ["python3", "train.py"], "python3"),
         ("kworker", "", [], "kworker"),
+        ("a-solver-of-equ", "/opt/a-solver-of-equations", ["solve"], "a-solver-of-equations"),
+        ("nightly-backup-", "/usr/bin/bash", ["/bin/bash", "/opt/nightly-backup-job.sh"],
+         "nightly-backup-job.sh"),
+        ("named-otherwise", "/opt/a-solver-of-equations", ["solve"], "named-otherwise"),
     ],
 )  # fmt: skip
 def test_a_process_is_called_by_its_title_or_its_source_file(
