@@ -11,6 +11,8 @@ from hpcd.wording import percent, quantity
 
 LEAST_SHARE = 0.05
 """Less is no news."""
+# Of a share below this the first digit is behind the point.
+_FEW = 0.01
 LONGEST = 120
 """No sentence has more characters: it is read at a glance."""
 
@@ -54,7 +56,9 @@ class Finding:
 
     @property
     def _parts(self) -> list[str]:
-        share = f", {percent(self.share, 0)} of {self.whole}" if self.whole else ""
+        share = (
+            f", {percent(self.share, int(self.share < _FEW))} of {self.whole}" if self.whole else ""
+        )
         before = f"{self.subject} {quantity(self.value, self.unit)}{share}"
         # A comma before the place, and the full stop.
         return [before, *fit_phrases((self.place, *self.more), LONGEST - len(before) - 3)]

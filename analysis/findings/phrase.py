@@ -49,8 +49,8 @@ NO_PHRASE = Phrase("")
 
 def fit_phrases(phrases: Sequence[Phrase], room: int) -> list[str]:
     """Return the texts of ``phrases``, of ``room`` characters or fewer together where words alone
-    have that room: with shorter call paths, without those of a rank, with shorter names, in this
-    order. Those left out are empty."""
+    have that room: with shorter call paths, without those of a rank, with shorter names, without
+    call paths, in this order. Those left out are empty."""
     for rank, most in _steps(phrases):
         texts = [phrase.text(most) if phrase.rank <= rank else "" for phrase in phrases]
         if sum(map(len, texts)) <= room:
@@ -58,11 +58,14 @@ def fit_phrases(phrases: Sequence[Phrase], room: int) -> list[str]:
     kept = [phrase if phrase.rank == 0 else NO_PHRASE for phrase in phrases]
     named = sum(bool(phrase.path) for phrase in kept)
     width = (room - sum(len(phrase.words) for phrase in kept)) // max(named, 1)
-    return [
+    texts = [
         phrase.words + shorten(name, max(width, _LEAST_NAME)) if name or not phrase.path else ""
         for phrase in kept
         for name in (phrase.text(1)[len(phrase.words) :],)
     ]
+    if sum(map(len, texts)) > room:  # the amounts before them tell more
+        return ["" if phrase.path else phrase.words for phrase in kept]
+    return texts
 
 
 def _steps(phrases: Sequence[Phrase]) -> Iterator[tuple[int, int]]:

@@ -39,8 +39,8 @@ class TimeUse:
 
     ``lines`` ``int64[k]``: the trace lines counted. Where there are ranks these are ranks' alone.
     A thread that hardly runs beside its process's busiest one, nor wants to, counts only for locks
-    and CPUs it waits for; a process that hardly runs beside the busiest one, or has its descendants
-    do more than it does itself, may sleep or wait for others, and a process's first thread may
+    and CPUs it waits for; one that wants to, a process that hardly runs beside the busiest one, or
+    has its descendants do more than it does, may sleep or wait for others, and a first thread may
     sleep if others do more than it does. A process's only thread works where it takes
     a lock. ``by_thread`` ``float64[lines, uses]`` are the seconds of every thread, counted or not.
     """
@@ -65,7 +65,8 @@ class TimeUse:
         process = db.lines.process.astype(np.int64)
         busiest = np.zeros(int(process.max()) + 1)
         np.maximum.at(busiest, process, cpu)
-        self._serves = (cpu < _SERVES * busiest[process]) & ~wants
+        hardly = cpu < _SERVES * busiest[process]
+        self._serves = hardly & ~wants
         self._counts: Mask = working & ~self._serves
         self._ranked = ranked
         self.lines = np.flatnonzero(self._counts)
@@ -73,7 +74,7 @@ class TimeUse:
         parent = parents(processes_by_start(db), len(of_process))
         idle = of_process < _SERVES * of_process.max()
         idle |= of_process < sum_of_descendants(parent, of_process)
-        self._idle: Mask = self._counts & idle[process] & (db.lines.rank < 0)
+        self._idle: Mask = self._counts & (idle[process] | hardly) & (db.lines.rank < 0)
         first = db.lines.start == _least_by(process, db.lines.start)[process]
         self._paces: Mask = first & (2 * cpu < of_process[process])
         self._alone: Mask = (np.bincount(process) == 1)[process]

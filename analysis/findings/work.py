@@ -105,21 +105,24 @@ def _work(facts: Facts) -> Iterator[Finding]:
             continue
         if top is None or top.seconds < LEAST_SHARE * total:
             continue
-        name = top.names[0]
-        if name.startswith("["):
+        name, module = top.names[0], use.places.module_of(top)
+        inside = np.where(use.places.inside(name), seconds, 0.0)
+        # An interpreter, or a numerical library, works for a procedure that does little itself.
+        library, spent = use.places.library(inside)
+        works_for = kind == "hot" and spent > 0.5 * top.seconds and library != module
+        if name.startswith("[") and works_for:
+            name = f"{library} for {module}"
+        elif name.startswith("["):
             # An address says nothing: [libfoo.so+0x1234].
             module = without_address(name).strip("[]")
             code = "code made at run time" if module == "jit" else f"code of {module}"
             name = f"{code} that has no names"
         else:
-            inside = np.where(use.places.inside(name), seconds, 0.0)
             paths = use.places.ranked(inside)
             (short,) = names_in_words([name])
             place, more = _callers(*most_of(paths, top.seconds), short)
             name = shorten(short, _NAME)
-            # An interpreter, or a numerical library, works for a procedure that does little itself.
-            library, spent = use.places.library(inside)
-            if kind == "hot" and spent > 0.5 * top.seconds and library != use.places.module_of(top):
+            if works_for:
                 left = max(_NAME - len(name), _NAME // 2)
                 name = shorten(name, max(_NAME - len(library), _NAME // 2))
                 name = f"{shorten(library, left)} for {name}"

@@ -29,6 +29,8 @@ _SAME = 0.8
 _BUSY, _MORE = (Use.WORK, Use.SYSTEM, Use.SLEEP, Use.DEVICES), 0.2
 # A first thread that works for less of the mean gives others their work.
 _TAKES_PART = 0.5
+# Where a program begins: tells nothing of what it does.
+_BEGINS = ("_start", "<module>")
 # A sum of samples has the standard error of their number's square root.
 _ERRORS = 3
 # As "rank 1234": takes no room from the call path.
@@ -201,7 +203,9 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     ((rate,),) = db.rows("SELECT max(frequency) FROM event WHERE metric = 'cpu_time'")
     if rate and most - mean < _ERRORS * (most / rate) ** 0.5:
         return
-    names = [name for name in named_path(path_labels(sharing.matching, node)) if name != "_start"]
+    names = [
+        name for name in named_path(path_labels(sharing.matching, node)) if name not in _BEGINS
+    ]
     path = tuple(name_runs(names_in_words(names))) if node else ()
     kind = ranks.kind
     yield Finding(

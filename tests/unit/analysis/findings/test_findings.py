@@ -429,6 +429,35 @@ def test_who_had_a_cpu_for_longer_works_for_longer(tmp_path: Path) -> None:
     assert "imbalance" in kinds("static", 2.0)
 
 
+def test_a_thread_that_looks_after_others_may_sleep(tmp_path: Path) -> None:
+    """Though it has no CPU for most of its life, as Go's sysmon on a busy machine."""
+    steps: dict[int, list[Step]] = {
+        0: [("main/work", "cpu", 2.0)],
+        1: [
+            ("watch", "cpu", 0.01), ("watch", "runnable by stress 7", 1.2),
+            ("watch/kernel:do_nanosleep", "blocked by TIMER", 0.6),
+        ],
+    }  # fmt: skip
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
+        assert "sleep" not in {finding.kind for finding in findings(db)}
+
+
+def test_a_library_works_for_a_program_without_names(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {0: [("[solver+0x10]/[solver+0x1234]/Sqlite_step", "cpu", 1.0)]}
+    path = make(tmp_path / "db", steps, library="/usr/lib/libsqlite3.so.0")
+    with hpcd.analysis.open(path) as db:
+        (hot,) = findings(db)
+        assert hot.text.startswith(
+            "Most work is done in libsqlite3.so.0 for solver: 1.000 s, 100 %"
+        )
+
+
+def test_amounts_have_room_before_places() -> None:
+    place = Phrase("65 % in ", ("dispatches_the_call_of_an_extension",))
+    few = Finding("blocked", "x" * 70, 0.1281, "s", 0.003, "the threads' time", place)
+    assert few.text == "x" * 70 + " 128.1 ms, 0.3 % of the threads' time."
+
+
 def test_threads_of_one_phase_after_another_are_no_team(tmp_path: Path) -> None:
     work = "main/worker/work"
     steps: dict[int, list[Step]] = {
