@@ -11,6 +11,7 @@ from rich.table import Table
 from benchmarks.workloads import HPCD, build, scratch, sized
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.waits.gains import what_if
+from tests.support.mpi_truth import LAUNCH
 
 ROUNDS = sized(5, 1)
 SHARES = sized((0.2, 0.5), (0.5,))
@@ -21,6 +22,13 @@ PROCEDURES = {
     "lock": ("holds_lock", "without_lock"),
     "meeting": ("slow_part", "fast_part"),
 }
+MESSAGES = {
+    "ping_pong": ("asks", "answers"),
+    "meeting": ("slow_part", "fast_part"),
+    "chain": ("late", "early"),
+    "halo": ("slow_inner", "inner"),
+    "balance": ("turn_part", "other_part"),
+}
 # Ahead of all other programs: what is replayed is a run that has its CPUs.
 FIRST = ("chrt", "--rr", "1")
 
@@ -28,27 +36,33 @@ FIRST = ("chrt", "--rr", "1")
 def run() -> Table:
     """The table. Gains are shares of the seconds that the program measures itself, without its
     start; those measured are of the shortest of some runs: what else happens makes a run longer."""
-    table = Table(title=f"tests/programs/what_if.c, gains in %; {ROUNDS} runs of each measured")
+    table = Table(
+        title=f"tests/programs/what_if.c, message_waits.c (MPI); gains in %; {ROUNDS} runs of each"
+        " measured"
+    )
     for heading in ("program", "replayed / run", "procedure", "faster", "predicted", "measured",
                     "off by"):  # fmt: skip
         table.add_column(
             heading, justify="left" if heading in ("program", "procedure") else "right"
         )
     with tempfile.TemporaryDirectory(dir=scratch()) as name:
-        program = build(Path(name), "what_if.c")
-        for kind, procedures in sized([*PROCEDURES.items()], [*PROCEDURES.items()][:1]):
-            for row in _gains(Path(name), program, kind, procedures):
-                table.add_row(kind, *row)
+        threads = [*FIRST, build(Path(name), "what_if.c")]
+        program = build(Path(name), "message_waits.c", compiler="mpicc.openmpi")
+        ranks = [*FIRST, *LAUNCH["openmpi"], "-n", "2", program]
+        for command, options, kinds in ((threads, [], PROCEDURES), (ranks, ["--mpi"], MESSAGES)):
+            for kind, procedures in sized([*kinds.items()], [*kinds.items()][:1]):
+                for row in _gains(Path(name), [*command, kind], options, procedures):
+                    table.add_row(f"{kind}{' (MPI)' if options else ''}", *row)
     return table
 
 
 def _gains(
-    folder: Path, program: str, kind: str, procedures: tuple[str, ...]
+    folder: Path, command: list[str], options: list[str], procedures: tuple[str, ...]
 ) -> list[tuple[str, ...]]:
-    """The rows of one kind of program."""
-    measurement, database = folder / f"{kind}.m", folder / f"{kind}.db"
-    command = [*FIRST, program, kind]
-    recorded = _seconds([*HPCD, "run", "-o", str(measurement), "--", *command])
+    """The rows of one kind of program, recorded with ``options``."""
+    name = "-".join([command[-1], *options])
+    measurement, database = folder / f"{name}.m", folder / f"{name}.db"
+    recorded = _seconds([*HPCD, "run", *options, "-o", str(measurement), "--", *command])
     merge = [*HPCD, "merge", "-o", str(database), str(measurement)]
     subprocess.run(merge, capture_output=True, check=True)
     asked = [(procedure, share) for procedure in procedures for share in SHARES]

@@ -56,10 +56,11 @@ def scratch() -> Path:
     return folder
 
 
-def build(folder: Path, source: str) -> str:
-    """Compile tests/programs/``source`` as distributions do: optimised, without frame pointers."""
+def build(folder: Path, source: str, compiler: str = "") -> str:
+    """Compile tests/programs/``source`` as distributions do: optimised, without frame pointers; by
+    ``compiler``, else that of its language."""
     target = folder / Path(source).stem
-    compiler = "g++" if source.endswith(".cpp") else "gcc"
+    compiler = compiler or ("g++" if source.endswith(".cpp") else "gcc")
     flags = ["-O2", "-fomit-frame-pointer", "-pthread", "-o", str(target)]
     subprocess.run([compiler, *flags, str(ROOT / "tests/programs" / source)], check=True)
     return str(target)

@@ -24,7 +24,12 @@ from hpcd.analysis.messages.matching import (
 from hpcd.analysis.messages.operations import Operations, operations
 from hpcd.analysis.messages.requests import Requests, pair
 from hpcd.analysis.messages.vector_counts import VectorCounts, vector_counts
-from hpcd.analysis.messages.wait_states import WaitStates, wait_states
+from hpcd.analysis.messages.wait_states import (
+    Dependencies,
+    WaitStates,
+    dependencies,
+    wait_states,
+)
 from hpcd.array_types import I64, Mask
 from hpcd.model.mpi_functions import COLLECTIVES, Role
 
@@ -123,12 +128,17 @@ class Communication:
         )
 
     @cached_property
-    def waits(self) -> WaitStates:
-        """Wait states; none where calls are sampled."""
+    def dependencies(self) -> Dependencies:
+        """The operations that need others to have begun; none where calls are sampled."""
         if self.is_sampled:
             none = np.zeros(0, np.int64)
-            return WaitStates(none, none, none, none)
-        return wait_states(self.operations, self.messages, self.collectives, self.communicators)
+            return Dependencies(none, none, none, none, np.zeros(1, np.int64))
+        return dependencies(self.operations, self.messages, self.collectives, self.communicators)
+
+    @cached_property
+    def waits(self) -> WaitStates:
+        """Wait states; none where calls are sampled."""
+        return wait_states(self.operations, self.dependencies)
 
     @cached_property
     def point_to_point(self) -> traffic.Matrix:

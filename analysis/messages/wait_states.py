@@ -21,6 +21,7 @@ large-scale parallel applications* (ICPP 2010).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -57,7 +58,6 @@ _LABELS = {
     WaitKind.WAIT_AT_NXN: "wait at NxN", WaitKind.WAIT_AT_BARRIER: "wait at barrier",
     WaitKind.LATE_BROADCAST: "late broadcast", WaitKind.EARLY_REDUCE: "early reduce",
 }  # fmt: skip
-_NEVER = np.iinfo(np.int64).min
 _NXN = (Role.ALL_TO_ALL, Role.NEW_WINDOW, *CREATIONS)
 
 
@@ -82,106 +82,123 @@ class WaitStates:
         return float(self.severity[self.kind == kind].sum()) / 1e9
 
 
-def wait_states(
+@dataclass(frozen=True)
+class Dependencies:
+    """Operations that do not end before all of a group of others have begun.
+
+    ``kind`` (:class:`WaitKind`), ``operation`` and ``group`` ``int64[d]``; of group ``i`` are the
+    operations ``member[first[i]]`` to ``member[first[i + 1] - 1]``, none of it empty that is one of
+    ``group``. Positions in the operations.
+    """
+
+    kind: I64
+    operation: I64
+    group: I64
+    member: I64
+    first: I64
+
+    def last(self, begin: I64) -> I64:
+        """``int64[d]``: the operation of each group that begins last."""
+        of_member = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+        order = np.lexsort((begin[self.member], of_member))
+        return self.member[order[self.first[self.group + 1] - 1]]
+
+
+def dependencies(
     operations: Operations,
     messages: Messages,
     collectives: Collectives,
     communicators: Communicators,
-) -> WaitStates:
-    """The wait states of matched messages and complete collectives. O(n · log n)."""
+) -> Dependencies:
+    """Return those of matched messages and complete collectives. O(n · log n)."""
+    sends, receives = messages.sends, messages.receives
+    received, sent = receives.ended[messages.receive], sends.ended[messages.send]
     parts = [
-        _late_senders(operations, messages),
-        _late_receivers(operations, messages),
-        *_at_collectives(operations, collectives, communicators),
+        _of_messages(WaitKind.LATE_SENDER, received, sends.operation[messages.send]),
+        _of_messages(WaitKind.LATE_RECEIVER, sent, receives.operation[messages.receive]),
+        *_of_collectives(operations, collectives, communicators),
     ]
-    kind, operation, delayer, severity = (np.concatenate(c) for c in zip(*parts, strict=True))
-    longest = np.lexsort((-severity, operations.call[operation]))
+    return join_dependencies(parts)
+
+
+def join_dependencies(parts: Sequence[Dependencies]) -> Dependencies:
+    """Return those of all parts, of one or more."""
+    groups = np.cumsum([0, *(len(part.first) - 1 for part in parts)])
+    members = np.cumsum([0, *(len(part.member) for part in parts)])
+    firsts = [part.first[:-1] + at for part, at in zip(parts, members, strict=False)]
+    return Dependencies(
+        np.concatenate([part.kind for part in parts]),
+        np.concatenate([part.operation for part in parts]),
+        np.concatenate([part.group + at for part, at in zip(parts, groups, strict=False)]),
+        np.concatenate([part.member for part in parts]),
+        np.concatenate([*firsts, members[-1:]]),
+    )
+
+
+def wait_states(operations: Operations, needs: Dependencies) -> WaitStates:
+    """The wait states that follow from dependencies. O(n · log n)."""
+    delayer = needs.last(operations.begin)
+    severity = _waited(operations, needs.operation, delayer)
+    longest = np.lexsort((-severity, operations.call[needs.operation]))
     longest = longest[severity[longest] > 0]
-    kept = longest[begins_run(operations.call[operation[longest]])]
-    return WaitStates(kind[kept], operation[kept], delayer[kept], severity[kept])
+    kept = longest[begins_run(operations.call[needs.operation[longest]])]
+    return WaitStates(needs.kind[kept], needs.operation[kept], delayer[kept], severity[kept])
 
 
-_Part = tuple[I64, I64, I64, I64]
-
-
-def _waits(operations: Operations, kind: I64, waiter: I64, delayer: I64) -> _Part:
-    """Waits of ``waiter`` from its begin to that of ``delayer``, none where it had returned."""
+def _waited(operations: Operations, waiter: I64, delayer: I64) -> I64:
+    """``int64[n]``: ns from the begin of ``waiter`` to that of ``delayer``; 0 where it had
+    returned."""
     arrival = operations.begin[delayer]
-    severity = np.where(arrival < operations.end[waiter], arrival - operations.begin[waiter], 0)
-    return kind, waiter, delayer, severity
+    return np.where(arrival < operations.end[waiter], arrival - operations.begin[waiter], 0)
 
 
-def _late_senders(operations: Operations, messages: Messages) -> _Part:
-    ended = messages.receives.ended[messages.receive]
+def _of_messages(kind: WaitKind, ended: I64, awaited: I64) -> Dependencies:
     known = ended >= 0
-    send = messages.sends.operation[messages.send[known]]
-    return _waits(operations, np.full(len(send), WaitKind.LATE_SENDER), ended[known], send)
+    count = int(known.sum())
+    group = np.arange(count)
+    return Dependencies(
+        np.full(count, kind), ended[known], group, awaited[known], np.arange(count + 1)
+    )
 
 
-def _late_receivers(operations: Operations, messages: Messages) -> _Part:
-    ended = messages.sends.ended[messages.send]
-    known = ended >= 0
-    receive = messages.receives.operation[messages.receive[known]]
-    return _waits(operations, np.full(len(receive), WaitKind.LATE_RECEIVER), ended[known], receive)
-
-
-def _at_collectives(
+def _of_collectives(
     operations: Operations, collectives: Collectives, communicators: Communicators
-) -> list[_Part]:
+) -> list[Dependencies]:
     if not len(collectives):
         return []
-    at, instance, first = collectives.operation, collectives.instance, collectives.first
+    at, instance, count = collectives.operation, collectives.instance, len(collectives)
     role, number = operations.role[at], np.maximum(communicators.number[at], 0)
     usable = collectives.complete[instance] & (collectives.ended >= 0)
     between = communicators.between[number]
     side = communicators.is_second(number, operations.rank[at])
-    begin = operations.begin[at]
-    everybody = _last(begin, first)[instance]
-    latest = _last_of_other(begin, side, collectives)
-    creates = np.isin(role, CREATIONS)
-    last = np.where(between & ~creates, latest, everybody)
-    parts = []
-    for kind, roles in ((WaitKind.WAIT_AT_NXN, _NXN), (WaitKind.WAIT_AT_BARRIER, (Role.BARRIER,))):
-        selected = usable & np.isin(role, roles)
-        parts.append(_at(operations, collectives, kind, selected, last))
     is_root = _roots(operations, collectives, communicators)
-    root = _position(is_root, instance, len(collectives))[instance]
+    root = _position(is_root, instance, count)[instance]
+    # Groups of each instance: all, those of either side, the root, all but the root.
+    sides = count + 2 * instance
+    groups = np.concatenate([
+        instance, sides + side, 3 * count + instance[is_root], 4 * count + instance[~is_root]
+    ])  # fmt: skip
+    member = np.concatenate([at, at, at[is_root], at[~is_root]])
+    first = np.searchsorted(np.sort(groups), np.arange(5 * count + 1))
+    member = member[np.argsort(groups, kind="stable")]
+    other_side = sides + ~side
+    # What makes communicators needs all of both groups.
+    everybody = np.where(between & ~np.isin(role, CREATIONS), other_side, instance)
     # The root's own group takes no part.
-    apart = ~between | (side != side[np.maximum(root, 0)])
-    selected = usable & (role == Role.FROM_ROOT) & ~is_root & (root >= 0) & apart
-    parts.append(_at(operations, collectives, WaitKind.LATE_BROADCAST, selected, root))
-    other_begin = np.where(is_root, _NEVER, begin)
-    last_other = np.where(between, latest, _last(other_begin, first)[instance])
-    selected = usable & (role == Role.TO_ROOT) & is_root
-    parts.append(_at(operations, collectives, WaitKind.EARLY_REDUCE, selected, last_other))
-    return parts
-
-
-def _at(
-    operations: Operations, collectives: Collectives, kind: WaitKind, selected: Mask, awaited: I64
-) -> _Part:
-    """Waits of the ``selected`` entries, each k for entry ``awaited[k]`` of its instance."""
-    entries = np.flatnonzero(selected)
-    delayer = collectives.operation[awaited[entries]]
-    waiter = collectives.ended[entries]
-    other = operations.rank[waiter] != operations.rank[delayer]
-    return _waits(operations, np.full(int(other.sum()), kind), waiter[other], delayer[other])
-
-
-def _last_of_other(begin: I64, side: Mask, collectives: Collectives) -> I64:
-    """``int64[k]``: of each entry the last of those of its instance that are on the other side."""
-    by_side = [
-        _last(np.where(side == rank_side, begin, _NEVER), collectives.first)
-        for rank_side in (False, True)
-    ]
-    return np.where(side, by_side[0][collectives.instance], by_side[1][collectives.instance])
-
-
-def _last(begin: I64, first: I64) -> I64:
-    """``int64[i]``: of each run from ``first[i]`` the entry with the largest ``begin``."""
-    instance = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    order = np.lexsort((begin, instance))
-    return order[first[1:] - 1]
+    apart = ~is_root & (root >= 0) & (~between | (side != side[np.maximum(root, 0)]))
+    but_root = np.where(between, other_side, 4 * count + instance)
+    parts = []
+    for kind, roles, takes_part, group in (
+        (WaitKind.WAIT_AT_NXN, _NXN, True, everybody),
+        (WaitKind.WAIT_AT_BARRIER, (Role.BARRIER,), True, everybody),
+        (WaitKind.LATE_BROADCAST, (Role.FROM_ROOT,), apart, 3 * count + instance),
+        (WaitKind.EARLY_REDUCE, (Role.TO_ROOT,), is_root, but_root),
+    ):
+        there = first[group + 1] > first[group]
+        entries = np.flatnonzero(usable & np.isin(role, roles) & takes_part & there)
+        parts.append((np.full(len(entries), kind), collectives.ended[entries], group[entries]))
+    kinds, ended, group = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return [Dependencies(kinds, ended, group, member, first)]
 
 
 def _position(selected: Mask, instance: I64, count: int) -> I64:

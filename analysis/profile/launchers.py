@@ -18,7 +18,7 @@ from hpcd.masks import marked
 # one whose name is known at least as much.
 _TIMES = 10.0
 _KNOWN = re.compile(
-    r"mpirun|mpiexec(\.\w+)?|orterun|prterun|prted?|orted|hydra_\w+|srun|slurmstepd|g?make|ninja"
+    r"mpi(run|exec)(\.\w+)?|orterun|prterun|prted?|orted|hydra_\w+|srun|slurmstepd|g?make|ninja"
     r"|cmake|(\w+-)*(gcc|g\+\+|c\+\+|cc|gfortran)(-\d+)?|collect2|(ba|da|z)?sh|env|timeout|time"
     r"|nice|taskset|numactl|xargs|sudo"
 )

@@ -15,6 +15,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.waits.locks import Locks
+from hpcd.analysis.waits.wait_edges import WaitEdges
 from hpcd.array_types import I64, U32, Mask
 from hpcd.model.codes import Waker
 
@@ -22,15 +23,15 @@ from hpcd.model.codes import Waker
 _TOGETHER_NS = 100_000
 
 
-def woken_in_vain(db: Database, line: I64, locks: Locks) -> Mask:
-    """``bool[n]``: whether each of ``db``'s waits ended in vain, so that the line's next one is its
-    continuation. ``line`` ``int64[n]`` is the trace line of each. O(n log n)."""
-    waits = db.waits
+def woken_in_vain(db: Database, waits: WaitEdges, locks: Locks) -> Mask:
+    """``bool[n]``: whether each of ``db``'s ``waits`` ended in vain, so that the line's next one is
+    its continuation. O(n log n)."""
+    line = waits.line
     returned = np.zeros(len(line), bool)
     returned[:-1] = waits.again[1:] & (line[1:] == line[:-1]) & (waits.node[1:] == waits.node[:-1])
     vain = returned & (locks.lock >= 0)
     candidates = np.flatnonzero(vain)
-    vain[candidates] = ~_passed_on(db, line, locks, candidates)
+    vain[candidates] = ~_passed_on(waits, locks, candidates)
     herds, wakes_one = (_inside(db, role) for role in (NameRole.HERD, NameRole.WAKES_ONE))
     herded = (locks.lock < 0) & herds[waits.node] & ~wakes_one[waits.path]
     at = np.flatnonzero(herded & (waits.kind == Waker.THREAD) & (waits.waker >= 0))
@@ -53,18 +54,14 @@ def _inside(db: Database, role: NameRole) -> Mask:
     return inside
 
 
-def _passed_on(db: Database, line: I64, locks: Locks, waits: I64) -> Mask:
+def _passed_on(edges: WaitEdges, locks: Locks, waits: I64) -> Mask:
     """``bool[k]``: whether the line of each of ``waits`` has passed its lock on before its next."""
-    begin, end = db.waits.begin, db.waits.end
+    line, begin, end = edges.line, edges.begin, edges.end
     by_waker = locks.handover[
-        np.lexsort(
-            (end[locks.handover], locks.lock[locks.handover], db.waits.waker[locks.handover])
-        )
+        np.lexsort((end[locks.handover], locks.lock[locks.handover], edges.waker[locks.handover]))
     ]
     # The waker, the lock and the time as one number each, in the same order.
-    keys = np.array(
-        [db.waits.waker[by_waker], locks.lock[by_waker], end[by_waker]], np.int64
-    ).T.copy()
+    keys = np.array([edges.waker[by_waker], locks.lock[by_waker], end[by_waker]], np.int64).T.copy()
     place = _ranks(keys, np.array([line[waits], locks.lock[waits], end[waits]], np.int64).T.copy())
     later = np.minimum(place, max(len(by_waker) - 1, 0))
     if not len(by_waker):

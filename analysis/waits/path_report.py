@@ -10,10 +10,9 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.waits.path_steps import find_critical_path
-from hpcd.analysis.waits.wait_chains import Cause, WaitSteps
+from hpcd.analysis.waits.wait_chains import Cause, WaitGraph, WaitSteps
 from hpcd.analysis.waits.wait_report import ActivityNames, cause_text, require_waits
 from hpcd.array_types import I64
-from hpcd.kernels.library import CStructure
 
 _DOING = {
     Cause.THREAD: "running",
@@ -91,7 +90,7 @@ def path_report(
     end: int | None = None,
     line: int | None = None,
     columns: int | None = None,
-    graph: CStructure | None = None,
+    graph: WaitGraph | None = None,
 ) -> PathReport:
     """Return :func:`~hpcd.analysis.waits.path_steps.find_critical_path` by call path, with all of
     its steps, or of as many pixels as ``columns`` the steps that are in the middle of one. Raises

@@ -2,7 +2,7 @@
 
 It is followed backward from the end: while its thread runs or waits for a CPU, the path stays with
 it; at the end of a wait it passes to the thread that ended it, and before a thread's begin to the
-thread that created it (Yang and Miller, ICDCS 1988, with wake-ups for messages). A wait that no
+thread that created it (Yang and Miller, ICDCS 1988, with wake-ups beside messages). A wait that no
 recorded thread ended is on the path itself, as what ended it: a device, a timer, a thread that is
 not recorded. Steps follow one another without gaps, so that they add up to the path's length.
 """
@@ -13,7 +13,8 @@ import numpy as np
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.process_tree import parents, processes_by_start
-from hpcd.analysis.waits.wait_chains import WaitSteps, list_steps, read_graph
+from hpcd.analysis.waits.run_end import last_lines
+from hpcd.analysis.waits.wait_chains import Cause, WaitGraph, WaitSteps, list_steps, path_graph
 from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.kernels.library import CStructure, kernels
@@ -26,11 +27,15 @@ def find_critical_path(
     begin: int | None = None,
     end: int | None = None,
     line: int | None = None,
-    graph: CStructure | None = None,
+    graph: WaitGraph | None = None,
 ) -> WaitSteps:
     """Return the path from ``begin`` to ``end`` (ns since the origin; None: of the recordings) that
-    ends on ``line`` (None: the line that ended last), in order of time. Its steps add up to the
-    window. ``graph`` is that of all waits, if it has been read.
+    ends on ``line``, in order of time. Its steps add up to the window. ``graph`` is that of paths,
+    if it has been read.
+
+    Without a line it is the one that worked last: that ran last by ``end`` and did not wait for a
+    message, of processes that are no launchers. Of several that run then it is the one that has run
+    longest since it waited. Where it has ended by then, the path ends with it.
 
     O(n log n) in waits and records. Raises :class:`UsageError` if the window is empty,
     :class:`FormatError`.
@@ -40,11 +45,12 @@ def find_critical_path(
     end = int(lines.end.max()) if end is None else end
     if begin >= end:
         raise UsageError(f"{db.path}: a critical path needs a begin before its end")
+    graph = path_graph(db) if graph is None else graph
     if line is None:
-        line = int(np.argmax(lines.end))
-    if graph is None:
-        _, graph = read_graph(db, np.arange(len(lines)))
-    return follow(graph, creators(db), line, begin, end)
+        line, stop = _last_worker(db, graph, end)
+        if stop > begin and int(lines.end[line]) <= end:
+            end = stop
+    return follow(graph.structure, creators(db), line, begin, end)
 
 
 def follow(graph: CStructure, creator: I64, line: int, begin: int, end: int) -> WaitSteps:
@@ -61,6 +67,23 @@ def follow(graph: CStructure, creator: I64, line: int, begin: int, end: int) -> 
         steps.kind[::-1],
         steps.other[::-1],
     )
+
+
+def _last_worker(db: Database, graph: WaitGraph, end: int) -> tuple[int, int]:
+    """The line that worked last by ``end``, and when it ceased to."""
+    pieces, waits, lines = graph.pieces, graph.waits, len(db.lines)
+    ran = np.flatnonzero((pieces.kind == Cause.THREAD) & (pieces.begin < end))
+    of_piece = np.repeat(np.arange(lines), np.diff(pieces.first))
+    stop, since = np.full((2, lines), np.iinfo(np.int64).min)
+    stop[of_piece[ran]] = np.minimum(pieces.end[ran], end)  # the last one stays
+    before = np.flatnonzero(waits.begin < stop[graph.edges.line])
+    since[graph.edges.line[before]] = waits.end[before]
+    spins = before[(waits.end[before] >= stop[graph.edges.line[before]])]
+    # Nothing is known to be ahead of a wait that lasted until then.
+    stop[graph.edges.line[spins]] = since[graph.edges.line[spins]] = waits.begin[spins]
+    last = last_lines(db, stop)
+    line = int(last[np.lexsort((last, since[last], -stop[last]))[0]])
+    return line, int(stop[line])
 
 
 def creators(db: Database) -> I64:

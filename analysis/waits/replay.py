@@ -13,23 +13,26 @@ that lie between waits in the same two contexts share theirs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.database.recorded_waits import RecordedWaits
+from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.waits.path_steps import NO_LINE, creators
-from hpcd.analysis.waits.wait_chains import Cause, Pieces, Waits, read_pieces, user_nodes
+from hpcd.analysis.waits.rank_messages import NO_NEEDS, Needs, RankMessages, read_edges
+from hpcd.analysis.waits.requested_events import with_requests
+from hpcd.analysis.waits.run_end import last_lines
+from hpcd.analysis.waits.wait_chains import Cause, Pieces, read_pieces, user_nodes
+from hpcd.analysis.waits.wait_edges import MESSAGE, WaitEdges
 from hpcd.array_types import F64, I64, U8, U32, Mask
 from hpcd.kernels.library import CStructure, kernels, structure, structure_dtype
 from hpcd.model.codes import Waker
+from hpcd.rows import take_rows
 
 # Time between two waits with this many samples has its own shares; they are right to 12 points.
 _OWN_SAMPLES = 16
-# Threads that a process's end ends are gone this much later or sooner than its main thread.
-_EXIT_NS = 10_000_000
 # Records are in µs, waits in ns.
 _UNIT_NS = 1_000
 
@@ -49,14 +52,21 @@ class Runs:
 @dataclass(frozen=True, slots=True)
 class Wakes:
     """Holds ends of waits that other lines brought about, and creations, in order of ``time``
-    ``int64[n]`` ns: ``line`` ``uint32[n]`` waited since ``begin`` ``int64[n]`` (at a creation:
-    ``time``), until ``by`` ``uint32[n]`` ended it, and was on a CPU at ``ready`` ``int64[n]``."""
+    ``int64[n]`` ns: ``line`` ``uint32[n]`` waited since ``begin`` ``int64[n]`` until all had come
+    to the meeting ``needs`` ``uint32[n]``, and was on a CPU at ``ready`` ``int64[n]``; with
+    ``born`` ``uint8[n]`` it was created. ``post_line`` ``uint32[m]`` came to the meeting
+    ``post_to`` ``uint32[m]``, of ``meetings``, at ``post_time`` ``int64[m]``, in order of time."""
 
     time: I64
     begin: I64
     ready: I64
     line: U32
-    by: U32
+    needs: U32
+    born: U8
+    post_time: I64
+    post_line: U32
+    post_to: U32
+    meetings: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +110,35 @@ class Samples:
 
 class Replay:
     """Replays a run. ``start``, ``stop`` ``int64[lines]`` are when each line began and ended, ns
-    since the origin; ``groups`` is the number of groups of ``runs``."""
+    since the origin; ``groups`` is the number of groups of ``runs``. ``needs`` of ranks are among
+    ``wakes``."""
 
-    def __init__(self, runs: Runs, wakes: Wakes, start: I64, stop: I64, groups: int) -> None:
+    def __init__(
+        self, runs: Runs, wakes: Wakes, start: I64, stop: I64, groups: int, needs: Needs = NO_NEEDS
+    ) -> None:
         lines = len(start)
-        self.stop = stop
+        self.runs, self.stop, self.needs = runs, stop, needs
+        self._wakes, self._start = wakes, start
         self._groups = groups
         self._saved: F64 = np.zeros(max(groups, 1))
         self._shortened: U8 = np.ones(lines, np.uint8)
         self._places = np.zeros(lines, structure_dtype("place"))
+        self._meetings = np.zeros(max(wakes.meetings, 1), structure_dtype("meeting"))
         events = len(wakes.time)
         self._run: CStructure = structure(
             "replay", run_first=runs.first, run_begin=runs.begin, run_end=runs.end,
             run_group=runs.group, saved=self._saved, shortened=self._shortened, start=start,
-            stop=stop, event_time=wakes.time, event_begin=wakes.begin, event_ready=wakes.ready,
-            event_line=wakes.line, event_by=wakes.by, before=np.zeros(events, np.int64),
-            cause=np.zeros(events, np.int64), woken=np.zeros(events, np.uint8), events=events,
-            lines=lines,
+            stop=stop, post_time=wakes.post_time, post_line=wakes.post_line, post_to=wakes.post_to,
+            event_time=wakes.time, event_begin=wakes.begin, event_ready=wakes.ready,
+            event_line=wakes.line, event_needs=wakes.needs, event_born=wakes.born,
+            before=np.zeros(events, np.int64), woken=np.zeros(events, np.uint8),
+            meetings=wakes.meetings, posts=len(wakes.post_time), events=events, lines=lines,
         )  # fmt: skip
+
+    def by_run(self) -> Replay:
+        """Return a replay of the same in which each run is a group of its own."""
+        runs = replace(self.runs, group=np.arange(len(self.runs.group), dtype=np.uint32))
+        return Replay(runs, self._wakes, self._start, self.stop, len(runs.group), self.needs)
 
     def ends(self, saved: F64, lines: Mask) -> F64:
         """``float64[lines]``: when each line ends, ns since the origin, if the runs of each group
@@ -128,14 +149,14 @@ class Replay:
         self._saved[: self._groups] = saved
         self._shortened[:] = lines
         ends = np.zeros(len(lines))
-        kernels.replay_waits(self._run, self._places, ends)
+        kernels.replay_waits(self._run, self._places, self._meetings, ends)
         return ends
 
     def on_path(self, line: int) -> F64:
         """``float64[groups]``: the ns of runs, as measured, that the end of ``line`` depended on in
         the last replay, on lines that were shortened there. O(runs + events)."""
         ns = np.zeros(len(self._saved))
-        kernels.replayed_path(self._run, self._places, line, ns)
+        kernels.replayed_path(self._run, self._places, self._meetings, line, ns)
         return ns[: self._groups]
 
 
@@ -145,19 +166,23 @@ def read_replay(db: Database) -> tuple[Replay, Samples, I64]:
 
     O(n log n) in waits and records.
     """
-    pieces = read_pieces(db, np.arange(len(db.lines)), user_nodes(db))
+    messages = RankMessages(db)
+    pieces = read_pieces(db, np.arange(len(db.lines)), user_nodes(db), messages)
+    edges = with_requests(db, read_edges(db, messages))
     start = db.lines.start.astype(np.int64)
     has = np.flatnonzero(np.diff(pieces.first))
     start[has] = np.minimum(start[has], pieces.begin[pieces.first[has]])
     creator = creators(db)
     born = np.flatnonzero(creator != NO_LINE)
     creator[born[start[creator[born]] >= start[born]]] = NO_LINE
-    runs, samples = _SampledRuns(db, pieces, start, creator).read()
+    runs, samples = _SampledRuns(db, pieces, edges, messages, start, creator).read()
     stop = start.copy()
     running = np.flatnonzero(np.diff(runs.first))
     stop[running] = np.maximum(runs.end[runs.first[running + 1] - 1], start[running])
-    replay = Replay(runs, wakes_of(db.waits, runs, start, creator), start, stop, len(samples.total))
-    return replay, samples, _last_lines(db, stop)
+    needs = messages.needs()
+    wakes = wakes_of(edges, needs, runs, start, creator)
+    replay = Replay(runs, wakes, start, stop, len(samples.total), needs)
+    return replay, samples, last_lines(db, stop)
 
 
 class _SampledRuns:
@@ -168,15 +193,23 @@ class _SampledRuns:
     there are many, it is cut further, and each part has its own.
     """
 
-    def __init__(self, db: Database, pieces: Pieces, start: I64, creator: I64) -> None:
-        self._db = db
+    def __init__(
+        self, db: Database, pieces: Pieces, waits: WaitEdges, messages: RankMessages, start: I64,
+        creator: I64,
+    ) -> None:  # fmt: skip
+        self._db, self._messages = db, messages
+        self._spins = take_rows(waits, waits.kind == MESSAGE)
+        # Sums of short waits come up to a second later: of who yields while it spins these are
+        # most, and none of the work that follows.
+        in_mpi = have(db.roles, NameRole.COMMUNICATION)[db.procedure_of_node]
+        in_mpi[0] = False
+        self._in_mpi = db.cct.innermost(in_mpi) > 0
         self._first, self._begin, self._end = _runs(pieces)
         self._nodes = len(db.cct)
         self._sampled, self._short = _events(db)
         self._own = 0
-        waits = db.waits
         user = user_nodes(db)[waits.node].astype(np.int64)
-        line = np.repeat(np.arange(len(db.lines)), np.diff(waits.first))
+        line = waits.line
         woken = np.flatnonzero(waits.waker >= 0)
         born = np.flatnonzero(creator != NO_LINE)
         lines = np.concatenate([line, line, waits.waker[woken], creator[born]])
@@ -231,16 +264,31 @@ class _SampledRuns:
         own = slice(self._first[line], self._first[line + 1])
         begin, end = self._begin[own], self._end[own]
         records = self._db.records(line)
-        taken = self._sampled[records.event]
-        time, node = records.time[taken], records.node[taken].astype(np.int64)
+        when = self._messages.on_one_clock(np.full(len(records), line), records.time)
+        spins = self._spins.of(line)
+        spin_begin, spin_end = self._spins.begin[spins], self._spins.end[spins]
+
+        def works(time: I64) -> Mask:
+            at = np.searchsorted(spin_begin, time, "right")
+            working: Mask = np.append(np.iinfo(np.int64).min, spin_end)[at] <= time
+            return working
+
+        # A sample represents the time before it.
+        working = works(when - 1)
+        taken = self._sampled[records.event] & working
+        time, node = when[taken], records.node[taken].astype(np.int64)
         cuts, keys = self._keys(line, time)
         at = np.searchsorted(begin, cuts, "right") - 1
         inside = np.unique(cuts[(at >= 0) & (cuts > begin[at]) & (cuts < end[at])])
         begin, end = np.sort(np.append(begin, inside)), np.sort(np.append(end, inside))
+        kept = works(begin)
+        begin, end = begin[kept], end[kept]
         key = keys[np.searchsorted(cuts, begin + np.minimum(_UNIT_NS, (end - begin) // 2), "right")]
-        # A sample represents the time before it.
-        run = np.maximum(np.searchsorted(begin, records.time) - 1, 0)
-        waits = self._short[records.event] > 0
+        run = np.maximum(np.searchsorted(begin, when) - 1, 0)
+        waits = (self._short[records.event] > 0) & working & (len(begin) > 0)
+        if len(spin_begin):
+            waits &= ~self._in_mpi[records.node]
+        taken &= len(begin) > 0
         waited = sum_by(
             run[waits], records.value[waits] * self._short[records.event[waits]], len(begin)
         )
@@ -294,44 +342,59 @@ def _events(db: Database) -> tuple[Mask, F64]:
     return sampled, short
 
 
-def wakes_of(waits: RecordedWaits | Waits, runs: Runs, start: I64, creator: I64) -> Wakes:
-    """Return the ends of waits by other lines, and creations: ``creator`` ``int64[lines]`` created
-    each line at ``start`` ``int64[lines]``, :data:`~hpcd.analysis.waits.path_steps.NO_LINE` if not
-    known."""
-    line = np.repeat(np.arange(len(start)), np.diff(waits.first))
-    follows = np.full(len(line), np.iinfo(np.int64).max)
-    follows[:-1] = np.where(line[1:] == line[:-1], waits.begin[1:], follows[:-1])
-    ready = waits.end.copy()
-    for number in range(len(start)):
-        own = slice(waits.first[number], waits.first[number + 1])
+def wakes_of(waits: WaitEdges, needs: Needs, runs: Runs, start: I64, creator: I64) -> Wakes:
+    """Return the ends of ``waits`` by other lines, those of ``needs`` of ranks, and creations:
+    ``creator`` ``int64[lines]`` created each line at ``start`` ``int64[lines]``,
+    :data:`~hpcd.analysis.waits.path_steps.NO_LINE` if not known."""
+    waits = take_rows(waits, waits.kind != MESSAGE)
+    ended = (waits.kind == Waker.THREAD) & (waits.waker >= 0) & (waits.waker != waits.line)
+    ended &= waits.begin < waits.end
+    born = np.flatnonzero(creator != NO_LINE)
+    meetings = needs.meetings + np.cumsum(ended) - 1
+    of_born = needs.meetings + int(ended.sum()) + np.arange(len(born))
+    line = np.concatenate([waits.line, needs.line])
+    begin, time = np.concatenate([[waits.begin, waits.end], [needs.begin, needs.time]], axis=1)
+    kept = np.concatenate([ended, np.ones(len(needs.line), bool)])
+    meeting = np.concatenate([meetings, needs.meeting])
+    order = np.lexsort((time, begin, line))
+    line, begin, time, kept, meeting = (
+        column[order] for column in (line, begin, time, kept, meeting)
+    )
+    ready = np.where(kept, _ready(line, begin, time, runs), time)
+    columns = [
+        np.concatenate([of_births, of_waits[kept]])
+        for of_births, of_waits in (
+            (start[born], time), (start[born], begin), (start[born], ready), (born, line),
+            (of_born, meeting), (np.ones(len(born), np.int64), np.zeros(len(line), np.int64)),
+        )
+    ]  # fmt: skip
+    posts = [
+        np.concatenate([needs.member_time, waits.end[ended], start[born]]),
+        np.concatenate([needs.member_line, waits.waker[ended], creator[born]]),
+        np.concatenate([needs.member_meeting, meetings[ended], of_born]),
+    ]
+    of_time, of_post = np.argsort(columns[0], kind="stable"), np.argsort(posts[0], kind="stable")
+    time, begin, ready, line, meeting, births = (column[of_time] for column in columns)
+    post_time, post_line, post_to = (column[of_post] for column in posts)
+    return Wakes(
+        time, begin, ready, line.astype(np.uint32), meeting.astype(np.uint32),
+        births.astype(np.uint8), post_time, post_line.astype(np.uint32), post_to.astype(np.uint32),
+        needs.meetings + int(ended.sum()) + len(born),
+    )  # fmt: skip
+
+
+def _ready(line: I64, begin: I64, time: I64, runs: Runs) -> I64:
+    """``int64[n]``: when each line was on a CPU after its wait from ``begin`` to ``time``; they are
+    by line, in order of time."""
+    ready = time.copy()
+    bounds = np.searchsorted(line, np.arange(len(runs.first)))
+    for number in np.unique(line).tolist():
+        own = slice(bounds[number], bounds[number + 1])
         of_line = slice(runs.first[number], runs.first[number + 1])
-        at = np.searchsorted(runs.end[of_line], ready[own] + _UNIT_NS, "right")
+        at = np.searchsorted(runs.end[of_line], time[own] + _UNIT_NS, "right")
         # It is on a CPU with the run that follows; without one, it waits for a CPU to the end.
         known = at < of_line.stop - of_line.start
         ready[own][known] = np.maximum(ready[own][known], runs.begin[of_line][at[known]])
-    ready = np.minimum(ready, follows)
-    ended = (waits.kind == Waker.THREAD) & (waits.waker >= 0) & (waits.waker != line)
-    ended &= waits.begin < waits.end
-    born = np.flatnonzero(creator != NO_LINE)
-    time = np.concatenate([start[born], waits.end[ended]])
-    begin = np.concatenate([start[born], waits.begin[ended]])
-    woken = np.concatenate([start[born], ready[ended]])
-    lines = np.concatenate([born, line[ended]]).astype(np.uint32)
-    by = np.concatenate([creator[born], waits.waker[ended]]).astype(np.uint32)
-    order = np.argsort(time, kind="stable")
-    return Wakes(time[order], begin[order], woken[order], lines[order], by[order])
-
-
-def _last_lines(db: Database, stop: I64) -> I64:
-    """The line of each process that ends it: its main thread, unless other threads ended later. A
-    thread that is killed with its process may have had nothing to do."""
-    process = db.lines.process.astype(np.int64)
-    order = np.lexsort((stop, process))
-    last = order[np.append(process[order][1:] != process[order][:-1], True)]
-    main_of = np.full(int(process.max(initial=0)) + 1, NO_LINE)
-    main = np.flatnonzero(np.asarray(db.lines.tid) == np.asarray(db.lines.pid))
-    main_of[process[main]] = main
-    main = main_of[process[last]]
-    stays = (main != NO_LINE) & (stop[main] >= stop[last] - _EXIT_NS)
-    ends: I64 = np.where(stays, main, last).astype(np.int64)
-    return ends
+    follows = np.full(len(line), np.iinfo(np.int64).max)
+    follows[:-1] = np.where(line[1:] == line[:-1], begin[1:], follows[:-1])
+    return np.where(begin < time, np.maximum(np.minimum(ready, follows), time), time)

@@ -66,21 +66,22 @@ class WaitFinder:
         nearest one that begins or ends ``within`` so many ns of it; None: they have none there.
         Raises :class:`FormatError`."""
         nearest: tuple[int, int, int] | None = None
-        recorded = self._db.waits
+        waits = self._graph.get().waits
         for line in lines:
-            first, last = recorded.first[line : line + 2].tolist()
-            at = first + int(np.searchsorted(recorded.end[first:last], time, "right"))
+            first, last = waits.first[line : line + 2].tolist()
+            at = first + int(np.searchsorted(waits.end[first:last], time, "right"))
             for wait in range(max(at - 1, first), min(at + 1, last)):
-                begin, end = int(recorded.begin[wait]), int(recorded.end[wait])
+                begin, end = int(waits.begin[wait]), int(waits.end[wait])
                 far = max(begin - time, time - end, 0)
                 if far <= within and (nearest is None or far < nearest[0]):
                     nearest = far, line, wait
         return nearest and self._explained(*nearest[1:])
 
     def _explained(self, line: int, wait: int) -> SingleWait:
-        waits, graph = self._graph.get()
+        graph = self._graph.get()
+        waits = graph.waits
         ended_by, roots = (
-            list_steps(partial(kernels.list_wait_parts, graph, line, wait, direct))
+            list_steps(partial(kernels.list_wait_parts, graph.structure, line, wait, direct))
             for direct in (True, False)
         )
         node, ender = int(waits.node[wait]), int(waits.ender[wait])

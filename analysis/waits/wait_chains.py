@@ -21,6 +21,9 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.waiting import StretchReader
 from hpcd.analysis.waits.false_wakeups import enders, woken_in_vain
 from hpcd.analysis.waits.locks import Locks, locks_of
+from hpcd.analysis.waits.rank_messages import RankMessages, read_edges
+from hpcd.analysis.waits.requested_events import with_requests
+from hpcd.analysis.waits.wait_edges import WaitEdges
 from hpcd.array_types import I64, U8, U32
 from hpcd.kernels.library import CStructure, kernels, structure
 from hpcd.model.codes import Waker
@@ -46,6 +49,8 @@ class Cause(IntEnum):
     THREAD = kernels.CAUSE_THREAD
     RUNNABLE = kernels.CAUSE_RUNNABLE
     UNBORN = kernels.CAUSE_UNBORN
+    MESSAGE = kernels.CAUSE_MESSAGE
+    """A recorded thread whose call of MPI was waited for."""
 
     @property
     def label(self) -> str:
@@ -72,10 +77,10 @@ class Pieces:
 class Waits:
     """Holds waits by trace line, in order of time.
 
-    ``first`` to ``path`` and ``other`` are as in
-    :class:`~hpcd.analysis.database.recorded_waits.RecordedWaits`. ``ender`` ``int64[n]`` is the
-    wait whose end ended each: if the thread was woken in vain, a later wait of its line. ``locks``
-    are those that they waited for.
+    ``first`` is as in :class:`~hpcd.analysis.database.recorded_waits.RecordedWaits`, ``begin`` to
+    ``other`` as in :class:`~hpcd.analysis.waits.wait_edges.WaitEdges`. ``ender`` ``int64[n]`` is
+    the wait whose end ended each: if the thread was woken in vain, a later wait of its line.
+    ``locks`` are those that they waited for.
     """
 
     first: I64
@@ -88,6 +93,17 @@ class Waits:
     other: U32
     ender: I64
     locks: Locks
+
+
+@dataclass(frozen=True, slots=True)
+class WaitGraph:
+    """Holds the ``edges`` of a database, as ``waits``, and the ``pieces`` of what lines did between
+    them; ``structure`` has both as kernels take them. Contexts are those of the user's code."""
+
+    edges: WaitEdges
+    waits: Waits
+    pieces: Pieces
+    structure: CStructure
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +145,31 @@ def wait_causes(db: Database) -> tuple[Waits, Causes, Causes]:
 
     O(n log n) in waits, times the number of pieces that a wait is divided into.
     """
-    waits, graph = read_graph(db)
-    return waits, *sum_causes(graph, waits.node)
+    graph = read_graph(db)
+    return graph.waits, *sum_causes(graph.structure, graph.waits.node)
 
 
-def read_graph(db: Database, lines: I64 | None = None) -> tuple[Waits, CStructure]:
-    """Return ``db``'s waits, and their graph with what ``lines`` (ascending; None: those that ended
-    waits) did between theirs. Contexts are those of the user's code. Raises :class:`FormatError`.
-    """
-    user = user_nodes(db)
-    waits = read_waits(db, user[db.waits.node], user)
+def read_graph(db: Database, lines: I64 | None = None) -> WaitGraph:
+    """Return ``db``'s waits, with what ``lines`` (ascending; None: those that ended waits) did
+    between theirs. Raises :class:`FormatError`."""
+    user, messages = user_nodes(db), RankMessages(db)
+    edges = read_edges(db, messages)
     if lines is None:
-        lines = np.unique(waits.waker[waits.waker >= 0])
-    return waits, wait_graph(waits, read_pieces(db, lines, user))
+        lines = np.unique(edges.waker[edges.waker >= 0])
+    return _graph_of(db, edges, read_pieces(db, lines, user, messages), user)
+
+
+def path_graph(db: Database, graph: WaitGraph | None = None) -> WaitGraph:
+    """Return the graph that a run's length follows from, of all lines: with requests of events
+    (:mod:`~hpcd.analysis.waits.requested_events`). ``graph`` is :func:`read_graph` of all lines, if
+    it has been read. Raises :class:`FormatError`."""
+    graph = read_graph(db, np.arange(len(db.lines))) if graph is None else graph
+    return _graph_of(db, with_requests(db, graph.edges), graph.pieces, user_nodes(db))
+
+
+def _graph_of(db: Database, edges: WaitEdges, pieces: Pieces, user: U32) -> WaitGraph:
+    waits = waits_of(db, edges, user[edges.node], user)
+    return WaitGraph(edges, waits, pieces, wait_graph(waits, pieces))
 
 
 def user_nodes(db: Database) -> U32:
@@ -149,16 +177,14 @@ def user_nodes(db: Database) -> U32:
     return db.cct.innermost(~db.procedures.kernel[db.procedure_of_node])
 
 
-def read_waits(db: Database, node: U32, user: U32) -> Waits:
-    """Return ``db``'s waits, which are in the contexts ``node`` ``uint32[waits]``; ``user`` is
+def waits_of(db: Database, edges: WaitEdges, node: U32, user: U32) -> Waits:
+    """Return ``db``'s ``edges`` as waits in the contexts ``node`` ``uint32[n]``; ``user`` is
     :func:`user_nodes`."""
-    waits = db.waits
-    line = np.repeat(np.arange(len(waits.first) - 1), np.diff(waits.first))
-    locks = locks_of(db.lines.process[line], waits.futex, waits.end, waits.kind)
-    vain = woken_in_vain(db, line, locks)
+    locks = locks_of(db.lines.process[edges.line], edges.futex, edges.end, edges.kind)
+    vain = woken_in_vain(db, edges, locks)
     return Waits(
-        waits.first, waits.begin, waits.end, waits.waker, node, waits.kind, user[waits.path],
-        waits.other, enders(vain), locks,
+        edges.first(len(db.lines)), edges.begin, edges.end, edges.waker, node, edges.kind,
+        user[edges.path], edges.other, enders(vain), locks,
     )  # fmt: skip
 
 
@@ -169,19 +195,18 @@ def root_causes(db: Database) -> tuple[I64, I64, Causes]:
 
     Raises :class:`FormatError`.
     """
-    waits = db.waits
-    line = np.repeat(np.arange(len(db.lines)), np.diff(waits.first))
-    user = user_nodes(db)
-    keys, group = np.unique(line * len(db.cct) + waits.node, return_inverse=True)
-    pieces = read_pieces(db, np.unique(waits.waker[waits.waker >= 0]), user)
-    graph = wait_graph(read_waits(db, waits.node, user), pieces)
+    user, messages = user_nodes(db), RankMessages(db)
+    edges = read_edges(db, messages)
+    keys, group = np.unique(edges.line * len(db.cct) + edges.node, return_inverse=True)
+    pieces = read_pieces(db, np.unique(edges.waker[edges.waker >= 0]), user, messages)
+    graph = wait_graph(waits_of(db, edges, edges.node, user), pieces)
     _, roots = sum_causes(graph, group.astype(np.uint32))
     return keys // len(db.cct), keys % len(db.cct), roots
 
 
-def read_pieces(db: Database, lines: I64, node_of: U32) -> Pieces:
+def read_pieces(db: Database, lines: I64, node_of: U32, messages: RankMessages) -> Pieces:
     """Return what each of ``lines`` (ascending) did, of all other lines nothing; contexts are
-    ``node_of`` ``uint32[nodes]`` those of the database."""
+    ``node_of`` ``uint32[nodes]`` those of the database, times on the clock of ``messages``."""
     reader = StretchReader(db, node_of, np.zeros(len(db.cct), bool))
     counts = np.zeros(len(db.lines) + 1, np.int64)
     none = np.zeros(0, np.int64)
@@ -205,8 +230,8 @@ def read_pieces(db: Database, lines: I64, node_of: U32) -> Pieces:
         # Behind the last record it ran on to its end.
         if kind[-1] != Cause.NOT_SEEN:
             end[-1] = max(int(end[-1]), int(db.lines.end[line]))
-        begins.append(part.begin[first])
-        ends.append(end)
+        begins.append(messages.on_one_clock(np.full(len(first), line), part.begin[first]))
+        ends.append(messages.on_one_clock(np.full(len(first), line), end))
         contexts.append(part.node[first])
         kinds.append(kind[first])
         counts[line + 1] = len(first)

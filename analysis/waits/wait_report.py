@@ -47,9 +47,10 @@ class WaitedPath:
 
 @dataclass(frozen=True, slots=True)
 class WaitReport:
-    """Waits that were recorded one by one, costliest first: ``seconds`` in ``waits`` waits, of
-    which ``not_seen`` have nobody who ended them. ``other_seconds`` of waiting are in waits below
-    the threshold, which are summed, and in those that had not ended. ``in_vain`` are all paths'."""
+    """Waits that are known one by one, costliest first: ``seconds`` in ``waits`` waits, of which
+    ``not_seen`` have nobody who ended them; ``by_message_seconds`` of these in ``by_message`` waits
+    for other ranks, as calls of MPI tell. ``other_seconds`` of waiting are in waits below the
+    threshold, which are summed, and in those that had not ended. ``in_vain`` are all paths'."""
 
     paths: Sequence[WaitedPath]
     seconds: float
@@ -57,11 +58,13 @@ class WaitReport:
     not_seen: int
     other_seconds: float
     in_vain: int
+    by_message: int
+    by_message_seconds: float
 
 
 def require_waits(db: Database) -> None:
-    """Raise :class:`UsageError` unless ``db`` has waits with their wakers."""
-    if not len(db.waits):
+    """Raise :class:`UsageError` unless ``db`` has waits with their wakers, or calls of MPI."""
+    if not len(db.waits) and not db.calls.of_group("mpi"):
         raise UsageError(f"{db.path}: no waits with their wakers were recorded")
 
 
@@ -90,17 +93,20 @@ def wait_report(db: Database) -> WaitReport:
         )
         for path, (ended, root) in groups.items()
     ]
-    seconds = float(direct.ns.sum()) / 1e9
+    by_message = waits.kind == Cause.MESSAGE
     blocked = 0.0
     if "blocked_time" in db.metrics.names:
         blocked = float(db.line_totals("blocked_time").sum())
+    recorded = float((db.waits.end - db.waits.begin).sum()) / 1e9
     return WaitReport(
         sorted(paths, key=lambda path: (-path.seconds, path.path)),
-        seconds,
-        len(db.waits),
-        int(np.count_nonzero(db.waits.kind == Cause.NOT_SEEN)),
-        max(blocked - seconds, 0.0),
+        float(direct.ns.sum()) / 1e9,
+        len(waits.begin),
+        int(np.count_nonzero(waits.kind == Cause.NOT_SEEN)),
+        max(blocked - recorded, 0.0),
         int(np.count_nonzero(in_vain)),
+        int(np.count_nonzero(by_message)),
+        float((waits.end - waits.begin)[by_message].sum()) / 1e9,
     )
 
 
@@ -150,7 +156,7 @@ class ActivityNames:
         return self._threads[line]
 
 
-OF_THREADS = (Cause.THREAD, Cause.RUNNABLE, Cause.UNBORN)
+OF_THREADS = (Cause.THREAD, Cause.RUNNABLE, Cause.UNBORN, Cause.MESSAGE)
 """Causes that are recorded threads."""
 
 _OTHERS = {
@@ -180,6 +186,8 @@ def cause_text(kind: Cause, thread: str = "", name: str = "") -> str:
         return _NAMED[kind].format(name)
     if kind == Cause.RUNNABLE and thread:
         return f"{thread}, waiting for a CPU"
+    if kind == Cause.MESSAGE and thread:
+        return f"a message of {thread}"
     if kind == Cause.UNBORN and thread:
         return f"{thread}, before it began"
     return _OTHERS.get(kind, thread or kind.label)

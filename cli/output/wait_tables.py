@@ -22,6 +22,11 @@ def heading(report: WaitReport) -> Iterator[str]:
         " vain;"
         f" {time_text(report.other_seconds)} in shorter ones and those that had not ended"
     )
+    if report.by_message:
+        yield (
+            f"{time_text(report.by_message_seconds)} of it in {report.by_message:,} waits of ranks"
+            " for others, inferred from their calls of MPI: they may spin meanwhile"
+        )
 
 
 def wait_rows(report: WaitReport, least: float, width: int) -> Iterator[Row]:

@@ -32,8 +32,9 @@ class CriticalPathCommand(Command):
     """Show what the length of a run depended on: its critical path through threads.
 
     The path is followed backward from the end of a thread. While that thread runs or waits for a
-    CPU the path stays with it; where a wait ended it passes to the thread that ended the wait, and
-    before a thread began to the one that created it. Waits that no recorded thread ended are on the
+    CPU the path stays with it; where a wait ended it passes to the thread that ended the wait, of
+    ranks whose calls of MPI were recorded also to the one whose message they waited for, and before
+    a thread began to the one that created it. Waits that no recorded thread ended are on the
     path as what ended them: timers, devices, other processes. The parts add up to the length. Less
     work on the path makes the run shorter, less work elsewhere does not.
     """
@@ -48,7 +49,8 @@ class CriticalPathCommand(Command):
         parser.add_argument("--to", dest="end", type=float, metavar="S",
                             help="end at this second (default: the end)")  # fmt: skip
         parser.add_argument("--tid", type=int, metavar="TID",
-                            help="end on this thread (default: that which ended last)")  # fmt: skip
+                            help="end on this thread (default: the one that worked last)",
+                            )  # fmt: skip
         add_percent_option(parser, "omit parts below this share")
         parser.add_argument("--width", type=int, metavar="N",
                             help="columns (default: the terminal's)")  # fmt: skip

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hpcd.analysis.waits.false_wakeups import enders
 from hpcd.analysis.waits.locks import locks_of
 from hpcd.analysis.waits.wait_chains import Cause, Pieces, Waits, wait_graph
+from hpcd.analysis.waits.wait_edges import WaitEdges
 from hpcd.kernels.library import CStructure
 from hpcd.model.codes import Waker
 
@@ -19,6 +20,22 @@ Piece = tuple[int, int, int, int, int]
 """line, begin, end, node, kind"""
 
 
+def edges_of(
+    waits: list[Wait],
+    futex: Callable[[Wait], int] = lambda wait: 0,
+    path: Callable[[Wait], int] = lambda wait: 0,
+) -> WaitEdges:
+    """Return waits, each at a node that is its line plus 100."""
+    waits = sorted(waits)
+    wait = np.array(waits, np.int64).reshape(-1, 5).T.copy()
+    return WaitEdges(
+        *wait[:3], (wait[0] + 100).astype(np.uint32), wait[4].astype(np.uint8), wait[3],
+        np.array([path(one) for one in waits], np.uint32),
+        np.array([futex(one) for one in waits], np.uint64), np.zeros(len(waits), np.uint32),
+        np.zeros(len(waits), bool),
+    )  # fmt: skip
+
+
 def waits_of(
     lines: int,
     waits: list[Wait],
@@ -26,18 +43,12 @@ def waits_of(
     path: Callable[[Wait], int] = lambda wait: 0,
     goes_on: Sequence[Wait] = (),
 ) -> Waits:
-    """Return waits, each at a node that is its line plus 100; those in ``goes_on`` were ended in
-    vain."""
-    waits = sorted(waits)
-    wait = np.array(waits, np.int64).reshape(-1, 5).T
-    end, kind = np.ascontiguousarray(wait[2]), wait[4].astype(np.uint8)
-    futexes = np.array([futex(one) for one in waits], np.uint64)
+    """Return :func:`edges_of` by line; those in ``goes_on`` were ended in vain."""
+    edges = edges_of(waits, futex, path)
     return Waits(
-        np.searchsorted(wait[0], np.arange(lines + 1)).astype(np.int64), wait[1], end, wait[3],
-        (wait[0] + 100).astype(np.uint32), kind,
-        np.array([path(one) for one in waits], np.uint32), np.zeros(len(end), np.uint32),
-        enders(np.array([one in goes_on for one in waits], bool)),
-        locks_of(np.zeros(len(end), np.uint32), futexes, end, kind),
+        edges.first(lines), edges.begin, edges.end, edges.waker, edges.node, edges.kind, edges.path,
+        edges.other, enders(np.array([one in goes_on for one in sorted(waits)], bool)),
+        locks_of(np.zeros(len(edges), np.uint32), edges.futex, edges.end, edges.kind),
     )  # fmt: skip
 
 

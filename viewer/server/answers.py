@@ -232,7 +232,7 @@ def _drawn(
 def _critical_path(database: OpenDatabase, parameters: QueryParameters) -> object:
     begin, end = np.clip(parameters.interval(), 0, database.db.duration_ns).tolist()
     columns = parameters.whole("w", 1, _MOST_COLUMNS)
-    _, graph = database.graph.get()
+    graph = database.graph.of_paths()
     report = path_report(database.db, begin, end, columns=columns, graph=graph)
     kept = np.union1d(np.arange(min(len(report.parts), _MOST_PARTS)), report.steps.part)
     answer = json_form(report)

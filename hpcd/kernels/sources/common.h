@@ -56,6 +56,13 @@ static inline int64_t twice_border(int64_t time, uint8_t state, int64_t next, ui
 	return (int64_t)(2 * (uint64_t)(state == RESUMED && next_state == SAMPLED ? time : next));
 }
 
+/* Whether a recorded line ended a wait: by a wake-up or by a message. */
+static inline bool is_by_line(const struct wait_graph *graph, int64_t wait)
+{
+	uint32_t kind = graph->kind[wait];
+	return (kind == WAKER_THREAD || kind == CAUSE_MESSAGE) && graph->waker[wait] >= 0;
+}
+
 static inline bool is_wait(uint8_t state)
 {
 	return state == BLOCKED || state == READY;

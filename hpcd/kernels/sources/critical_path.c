@@ -58,7 +58,7 @@ static bool step_over_wait(struct walk *walk, int64_t wait, int hops)
 	const struct wait_graph *graph = walk->graph;
 	int64_t waker = graph->waker[wait];
 	uint32_t kind = graph->kind[wait];
-	if (kind == WAKER_THREAD && waker >= 0) {
+	if (is_by_line(graph, wait)) {
 		if (waker != walk->line && hops < MOST_HOPS) {
 			walk->line = waker;
 			return true;

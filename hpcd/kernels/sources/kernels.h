@@ -536,6 +536,7 @@ enum cause {
 	CAUSE_THREAD = WAKER_UNKNOWN + 1, /* a recorded thread: it woke; along chains, it ran */
 	CAUSE_RUNNABLE,			  /* a recorded thread waited for a CPU */
 	CAUSE_UNBORN,			  /* a recorded thread had not begun yet */
+	CAUSE_MESSAGE,			  /* a recorded thread, which came to a call of MPI that others waited for */
 };
 
 /* Waits of each trace line, and what it did between them; both in order of time, without overlaps. */
@@ -545,7 +546,8 @@ struct wait_graph {
 	const int64_t *end;         /* ns at which it ended */
 	const int64_t *waker;       /* line that ended it, or -1 */
 	const uint32_t *node;       /* context that waited */
-	const uint32_t *kind;       /* enum waker; bits above 8 tell further what kind it is, and are passed on */
+	const uint32_t *kind;       /* enum waker, or CAUSE_MESSAGE; bits above 8 tell further what kind it is, and are
+				     * passed on */
 	const uint32_t *path;       /* context that it was ended in, 0: not known */
 	const int64_t *ender;       /* wait whose end was this one's, too: that of the wait itself was in vain */
 	const int64_t *lock;        /* number of the lock that it waited for, or -1 */
@@ -588,7 +590,8 @@ int64_t find_critical_path(const struct wait_graph *graph, const int64_t *creato
 
 /* --- replay.c --- */
 
-/* A run to replay. An event is the end of a wait that another line ended, or the creation of a line by another. */
+/* A run to replay. An event is the end of a wait that other lines ended, or the creation of a line by another. It needs
+ * a meeting: that all lines that post to it have come to where they did. */
 struct replay {
 	const int64_t *run_first;   /* first run of each line, and the number of runs */
 	const int64_t *run_begin;   /* ns at which each time on a CPU began, of a line in order and without overlaps */
@@ -598,16 +601,29 @@ struct replay {
 	const uint8_t *shortened;   /* whether each line's are */
 	const int64_t *start;       /* ns at which each line begins */
 	const int64_t *stop;        /* ns at which it has ended */
-	const int64_t *event_time;  /* ns at which the other line ended the wait, ascending */
-	const int64_t *event_begin; /* ns at which the wait began; event_time of a creation */
+	const int64_t *post_time;   /* ns at which a line came to a meeting, ascending */
+	const uint32_t *post_line;  /* the line */
+	const uint32_t *post_to;    /* the meeting */
+	const int64_t *event_time;  /* ns at which the wait ended, ascending, not before any post to the meeting */
+	const int64_t *event_begin; /* ns at which the wait began */
 	const int64_t *event_ready; /* ns at which the line was on a CPU again */
 	const uint32_t *event_line; /* line that waited */
-	const uint32_t *event_by;   /* line that ended the wait */
+	const uint32_t *event_needs; /* the meeting */
+	const uint8_t *event_born;  /* whether the line was created */
 	int64_t *before;            /* written: last event on the waiting line before each, or -1 */
-	int64_t *cause;             /* the same on the line that ended the wait */
-	uint8_t *woken;             /* whether the line had come to its wait before it was ended */
+	uint8_t *woken;             /* written: whether the line had come to its wait before it was ended */
+	int64_t meetings;           /* number of meetings */
+	int64_t posts;              /* number of posts */
 	int64_t events;             /* number of events */
 	int64_t lines;              /* number of lines */
+};
+
+/* Who came to a meeting last, in a replay. */
+struct meeting {
+	double replayed; /* ns in the replay */
+	int64_t time;    /* ns as measured */
+	int64_t event;   /* last event before it on the line, or -1 */
+	int64_t line;
 };
 
 /* Where a replay is on a line. */
@@ -618,8 +634,9 @@ struct place {
 	double replayed;  /* ns in the replay */
 };
 
-void replay_waits(const struct replay *replay, struct place *places, double *end);
-void replayed_path(const struct replay *replay, const struct place *places, int64_t line, double *ns);
+void replay_waits(const struct replay *replay, struct place *places, struct meeting *meetings, double *end);
+void replayed_path(const struct replay *replay, const struct place *places, const struct meeting *meetings,
+		   int64_t line, double *ns);
 
 /* --- exports: decimal_rows.c, sample_calls.c --- */
 

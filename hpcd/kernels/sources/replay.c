@@ -23,33 +23,51 @@ static double advance(const struct replay *replay, struct place *place, int64_t 
 	return place->replayed;
 }
 
-static void replay_event(const struct replay *replay, struct place *places, int64_t event)
+static void replay_post(const struct replay *replay, struct place *places, struct meeting *meetings, int64_t post)
 {
-	uint32_t line = replay->event_line[event], by = replay->event_by[event];
+	struct meeting *meeting = &meetings[replay->post_to[post]];
+	uint32_t line = replay->post_line[post];
+	double replayed = advance(replay, &places[line], line, replay->post_time[post]);
+
+	if (meeting->line < 0 || replayed > meeting->replayed)
+		*meeting = (struct meeting){replayed, replay->post_time[post], places[line].event, line};
+}
+
+static void replay_event(const struct replay *replay, struct place *places, const struct meeting *meetings,
+			 int64_t event)
+{
+	uint32_t line = replay->event_line[event];
+	const struct meeting *meeting = &meetings[replay->event_needs[event]];
 	struct place *own = &places[line];
 	int64_t ready = replay->event_ready[event];
-	double woken = advance(replay, &places[by], by, replay->event_time[event]);
-	woken += (double)(ready - replay->event_time[event]);
+	double woken = meeting->replayed + (double)(ready - replay->event_time[event]);
+
 	replay->before[event] = own->event;
-	replay->cause[event] = places[by].event;
 	own->event = event;
 	/* The creation of a line: nothing of it was before. */
-	bool waits = replay->event_begin[event] < replay->event_time[event];
-	double here = waits ? advance(replay, own, line, replay->event_begin[event]) : 0;
-	replay->woken[event] = !waits || woken >= here;
+	bool born = replay->event_born[event];
+	double here = born ? 0 : advance(replay, own, line, replay->event_begin[event]);
+	replay->woken[event] = born || woken >= here;
 	own->replayed = replay->woken[event] ? woken : here;
 	own->measured = ready;
 }
 
-/* Replays the events, which are in order of time: at each, a line continues once it has come to its wait and its waker
- * to the moment of the wake-up. `end` becomes the replayed time at which each line stops, in ns. */
-void replay_waits(const struct replay *replay, struct place *places, double *end)
+/* Replays the events, which are in order of time: at each, a line continues once it has come to its wait and others to
+ * where they ended it. `end` becomes the replayed time at which each line stops, in ns. */
+void replay_waits(const struct replay *replay, struct place *places, struct meeting *meetings, double *end)
 {
+	int64_t post = 0;
+
 	for (int64_t line = 0; line < replay->lines; line++)
 		places[line] = (struct place){replay->start[line], replay->run_first[line], -1,
 					      (double)replay->start[line]};
-	for (int64_t event = 0; event < replay->events; event++)
-		replay_event(replay, places, event);
+	for (int64_t meeting = 0; meeting < replay->meetings; meeting++)
+		meetings[meeting] = (struct meeting){.line = -1};
+	for (int64_t event = 0; event < replay->events; event++) {
+		for (; post < replay->posts && replay->post_time[post] <= replay->event_time[event]; post++)
+			replay_post(replay, places, meetings, post);
+		replay_event(replay, places, meetings, event);
+	}
 	for (int64_t line = 0; line < replay->lines; line++)
 		end[line] = advance(replay, &places[line], line, at_least(replay->stop[line], replay->start[line]));
 }
@@ -67,15 +85,17 @@ static void add_runs(const struct replay *replay, int64_t line, int64_t begin, i
 }
 
 /* Adds up by group what a line's end in the last replay depended on, of lines that are shortened: `ns` measured. */
-void replayed_path(const struct replay *replay, const struct place *places, int64_t line, double *ns)
+void replayed_path(const struct replay *replay, const struct place *places, const struct meeting *meetings,
+		   int64_t line, double *ns)
 {
 	int64_t event = places[line].event, end = at_least(replay->stop[line], replay->start[line]);
 	while (event >= 0) {
 		add_runs(replay, line, replay->event_ready[event], end, ns);
 		if (replay->woken[event]) {
-			line = replay->event_by[event];
-			end = replay->event_time[event];
-			event = replay->cause[event];
+			const struct meeting *meeting = &meetings[replay->event_needs[event]];
+			line = meeting->line;
+			end = meeting->time;
+			event = meeting->event;
 		} else {
 			end = replay->event_begin[event];
 			event = replay->before[event];

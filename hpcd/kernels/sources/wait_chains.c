@@ -120,11 +120,11 @@ static bool add_part(struct chains *chains, uint32_t line, int64_t wait, int64_t
 	const struct wait_graph *graph = chains->graph;
 	int64_t waker = graph->waker[cause];
 	uint32_t kind = graph->kind[cause];
-	if (kind != WAKER_THREAD || waker < 0)
+	if (!is_by_line(graph, cause))
 		return add(chains, line, chains->direct ? 0 : graph->node[wait], kind, begin, end);
 	if (chains->direct) {
 		uint32_t node = graph->path[cause] ? graph->path[cause] : node_at(graph, waker, graph->end[cause]);
-		return add(chains, waker, node, CAUSE_THREAD, begin, end);
+		return add(chains, waker, node, kind == CAUSE_MESSAGE ? kind : CAUSE_THREAD, begin, end);
 	}
 	if (waker != line && hops < MOST_HOPS)
 		return add_line(chains, waker, begin, end, hops + 1);

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcd.analysis.waits.path_steps import NO_LINE
+from hpcd.analysis.waits.rank_messages import NO_NEEDS, Needs
 from hpcd.analysis.waits.replay import Replay, Runs, Samples, Wakes, wakes_of
 from hpcd.analysis.waits.wait_chains import Cause
 from hpcd.array_types import F64
 from hpcd.model.codes import Waker
-from tests.support.wait_graphs import Piece, Wait, random_waits, waits_of
+from tests.support.wait_graphs import Piece, Wait, edges_of, random_waits
 
 A, B, C = range(3)
 Run = tuple[int, int, int, int]
@@ -28,6 +29,7 @@ def replay_of(
     creator: list[int],
     groups: int,
     unit: int = UNIT,
+    needs: Needs = NO_NEEDS,
 ) -> Replay:
     """A replay of lines that begin and end with their first and last runs."""
     waits = [(line, unit * begin, unit * end, *more) for line, begin, end, *more in waits]
@@ -39,7 +41,7 @@ def replay_of(
     start, stop = np.zeros(lines, np.int64), np.zeros(lines, np.int64)
     start[some], stop[some] = begin[first[some]], end[first[some + 1] - 1]
     of_runs = Runs(first, begin, end, run[3].astype(np.uint32))
-    wakes: Wakes = wakes_of(waits_of(lines, waits), of_runs, start, np.array(creator, np.int64))
+    wakes: Wakes = wakes_of(edges_of(waits), needs, of_runs, start, np.array(creator, np.int64))
     return Replay(of_runs, wakes, start, stop, groups)
 
 
@@ -116,6 +118,46 @@ def test_a_chain_of_many_threads_gains_its_part_exactly() -> None:
     assert ends(replay, 0, 0, 1)[-1] == 10 * count
     assert ends(replay, 0, 0.5, 0)[-1] == 10 * count - 5 * count / 2
     assert on_path(replay, count - 1) == [5 * count, 5 * count, 0]
+
+
+def needs_of(count: int, turns: list[tuple[int, int]]) -> Needs:
+    """Return the needs of lines that meet ``count`` times: ``turns`` are begins of each line's
+    first call and times until its next."""
+    member, line = np.arange(count).repeat(len(turns)), np.tile(np.arange(len(turns)), count)
+    first, pace = np.array(turns, np.int64)[line].T
+    begin = UNIT * (first + pace * member)
+    time = begin.reshape(count, -1).max(axis=1)[member]
+    order = np.lexsort((begin, line))
+    return Needs(line[order], begin[order], time[order], member[order], line, begin, member, count)
+
+
+def test_who_comes_last_to_a_meeting_may_be_another_in_the_replay() -> None:
+    """A, B and C meet each 10, after 10, 7 and 4 of work."""
+    works = (10, 7, 4)
+    runs = [(line, 10 * turn, 10 * turn + work, line) for turn in range(5)
+            for line, work in enumerate(works)]  # fmt: skip
+    needs = needs_of(5, [(work, 10) for work in works])
+    replay = replay_of(3, [], runs, [NO_LINE] * 3, 3, needs=needs)
+    assert ends(replay, 0, 0, 0) == [50, 47, 44]
+    assert ends(replay, 0.2, 0, 0)[A] == 40
+    assert on_path(replay, A) == [50, 0, 0]
+    # Then they wait for B.
+    assert ends(replay, 0.5, 0, 0)[A] == 35
+    assert on_path(replay, A) == [0, 35, 0]
+    assert ends(replay, 0.5, 0.5, 0)[A] == 25
+    # B alone gains nothing.
+    assert ends(replay, 0, 0.5, 0)[A] == 50
+
+
+def test_a_message_that_was_there_in_time_is_waited_for_in_the_replay() -> None:
+    """A receives at 20 what B sent at 10."""
+    needs = Needs(*(np.array([one]) for one in (A, 20 * UNIT, 20 * UNIT, 0, B, 10 * UNIT, 0)), 1)
+    replay = replay_of(2, [], [(A, 0, 20, 0), (A, 20, 30, 1), (B, 0, 15, 2)], [NO_LINE] * 2, 3,
+                       needs=needs)  # fmt: skip
+    assert ends(replay, 0, 0, 0) == [30, 15]
+    assert ends(replay, 0.4, 0, 0)[A] == 22
+    assert ends(replay, 1, 0, 0)[A] == 20
+    assert ends(replay, 1, 0, 0.5)[A] == 15
 
 
 @given(

@@ -1,0 +1,178 @@
+/* message_waits KIND [FUNCTION SHARE]: ranks that wait for one another; with SHARE, FUNCTION takes that much less CPU
+ * time. Rank 0 prints the seconds from the begin of the work to its end. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *faster = "";
+static double left = 1;
+static volatile double sink;
+static int rank, size, token, answer;
+
+static double now(clockid_t clock)
+{
+	struct timespec time;
+
+	clock_gettime(clock, &time);
+	return time.tv_sec + 1e-9 * time.tv_nsec;
+}
+
+static inline __attribute__((always_inline)) void work(double seconds)
+{
+	double end = now(CLOCK_THREAD_CPUTIME_ID) + seconds;
+
+	while (now(CLOCK_THREAD_CPUTIME_ID) < end)
+		for (int i = 0; i < 2000; i++)
+			sink += i;
+}
+
+#define WORKS(name, ms) \
+	static __attribute__((noinline, noclone)) void name(void) \
+	{ \
+		static double seconds; \
+		if (!seconds) \
+			seconds = (ms) / 1e3 * (strcmp(faster, #name) ? 1 : left); \
+		work(seconds); \
+		asm volatile(""); \
+	}
+
+static void receive(int from)
+{
+	MPI_Recv(&token, 1, MPI_INT, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void send(int to)
+{
+	MPI_Send(&token, 1, MPI_INT, to, 0, MPI_COMM_WORLD);
+}
+
+/* ping_pong: two ranks take turns, the second with more to do. */
+WORKS(asks, 5)
+WORKS(answers, 20)
+
+static void ping_pong(void)
+{
+	for (int i = 0; i < 20; i++) {
+		if (rank == 0) {
+			asks();
+			send(1);
+			receive(1);
+		} else if (rank == 1) {
+			receive(0);
+			answers();
+			send(0);
+		}
+	}
+}
+
+/* ring: a token goes round; the last rank keeps it longest. */
+WORKS(passes, 5)
+WORKS(keeps, 25)
+
+static void ring(void)
+{
+	for (int i = 0; i < 10; i++) {
+		if (rank || i)
+			receive((rank + size - 1) % size);
+		rank == size - 1 ? keeps() : passes();
+		send((rank + 1) % size);
+	}
+	if (rank == 0)
+		receive(size - 1);
+}
+
+/* meeting, sums: all ranks meet in each step, the last has more to do; by a barrier, by a sum of all. */
+WORKS(slow_part, 20)
+WORKS(fast_part, 5)
+
+static void steps(int sum)
+{
+	for (int i = 0; i < 20; i++) {
+		rank == size - 1 ? slow_part() : fast_part();
+		if (sum)
+			MPI_Allreduce(&token, &answer, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		else
+			MPI_Barrier(MPI_COMM_WORLD);
+	}
+}
+
+static void meeting(void) { steps(0); }
+static void sums(void) { steps(1); }
+
+/* chain: rank 0 waits for rank 1, which waits for rank 2 and so on: the last one alone is late. */
+WORKS(late, 20)
+WORKS(early, 2)
+
+static void chain(void)
+{
+	for (int i = 0; i < 20; i++) {
+		rank == size - 1 ? late() : early();
+		if (rank < size - 1)
+			receive(rank + 1);
+		if (rank)
+			send(rank - 1);
+		MPI_Barrier(MPI_COMM_WORLD);
+	}
+}
+
+/* halo: neighbours exchange without blocking; the last rank is slow. */
+WORKS(slow_inner, 20)
+WORKS(inner, 5)
+
+static void halo(void)
+{
+	int before = (rank + size - 1) % size, after = (rank + 1) % size, got[2];
+
+	for (int i = 0; i < 20; i++) {
+		MPI_Request requests[4];
+
+		MPI_Irecv(&got[0], 1, MPI_INT, before, 1, MPI_COMM_WORLD, &requests[0]);
+		MPI_Irecv(&got[1], 1, MPI_INT, after, 2, MPI_COMM_WORLD, &requests[1]);
+		rank == size - 1 ? slow_inner() : inner();
+		MPI_Isend(&token, 1, MPI_INT, after, 1, MPI_COMM_WORLD, &requests[2]);
+		MPI_Isend(&token, 1, MPI_INT, before, 2, MPI_COMM_WORLD, &requests[3]);
+		MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+	}
+}
+
+/* balance: in each step another rank has more to do, so that all have the same in the end. */
+WORKS(turn_part, 20)
+WORKS(other_part, 5)
+
+static void balance(void)
+{
+	for (int i = 0; i < 20; i++) {
+		i % size == rank ? turn_part() : other_part();
+		MPI_Barrier(MPI_COMM_WORLD);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} kinds[] = {{"ping_pong", ping_pong}, {"ring", ring}, {"meeting", meeting}, {"sums", sums},
+		     {"chain", chain}, {"halo", halo}, {"balance", balance}};
+
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	if (argc > 3) {
+		faster = argv[2];
+		left = 1 - atof(argv[3]);
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	double begin = now(CLOCK_MONOTONIC);
+	for (unsigned i = 0; argc > 1 && i < sizeof(kinds) / sizeof(*kinds); i++)
+		if (!strcmp(argv[1], kinds[i].name))
+			kinds[i].run();
+	MPI_Barrier(MPI_COMM_WORLD);
+	double seconds = now(CLOCK_MONOTONIC) - begin;
+	MPI_Finalize();
+	if (rank == 0)
+		printf("%.6f\n", seconds);
+	return 0;
+}
