@@ -29,6 +29,8 @@ MESSAGES = {
     "halo": ("slow_inner", "inner"),
     "balance": ("turn_part", "other_part"),
 }
+# Programs of two ranks that are "even" if their work is shared evenly.
+UNEVEN = ("meeting", "balance")
 # Ahead of all other programs: what is replayed is a run that has its CPUs.
 FIRST = ("chrt", "--rr", "1")
 
@@ -78,6 +80,14 @@ def _gains(
                 f"{report.replayed / report.seconds:.4f}", procedure, f"{share:.0%}",
                 f"{100 * predicted:.1f} ±{100 * gain.error / recorded:.1f}",
                 f"{100 * measured:.1f}", f"{100 * (predicted - measured):+.1f}",
+            ))  # fmt: skip
+        if options and command[-1] in UNEVEN:
+            (gain,) = (one for one in what_if(db, limit=1).gains if one.balanced)
+            even = min(_seconds([*command[:-1], "even"]) for _ in range(ROUNDS))
+            predicted, measured = gain.seconds / recorded, 1 - even / usual
+            rows.append((
+                "", "perfect balance", "", f"{100 * predicted:.1f}", f"{100 * measured:.1f}",
+                f"{100 * (predicted - measured):+.1f}",
             ))  # fmt: skip
     return rows
 

@@ -11,6 +11,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.parallel.program_code import program_contexts
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.roles.role import NameRole, have
+from hpcd.analysis.waits.balance import balance
 from hpcd.analysis.waits.replay import read_replay
 from hpcd.analysis.waits.wait_report import ActivityNames, require_waits
 from hpcd.array_types import F64, Mask
@@ -26,7 +27,10 @@ _LEAST_OWN = 0.1
 class Gain:
     """The run ends ``seconds`` sooner, with a standard error of ``error``, if ``procedures``, with
     all that they call, take less time on CPUs by the ``shares`` (0 to 1). They have ``on_path``
-    seconds of what the run's length depends on. The thread that then ends last is ``thread``."""
+    seconds of what the run's length depends on. The thread that then ends last is ``thread``.
+
+    With ``balanced`` meetings none is faster: before each of these collective operations all ranks
+    have the mean of their work; ``on_path`` is all work on the path."""
 
     procedures: tuple[str, ...]
     shares: tuple[float, ...]
@@ -34,6 +38,7 @@ class Gain:
     error: float
     on_path: float
     thread: str
+    balanced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +64,9 @@ def what_if(
     """Replay ``db``'s run with procedures faster on ``lines`` ``bool[lines]`` (None: on all).
 
     ``faster`` are names and shares: each alone and, of several, all together. Without any, the
-    ``limit`` procedures of the program that gain most. ``last`` is the line whose end is looked at
-    (None: that of the run). Raises :class:`UsageError` where no waits were recorded, or
-    nothing on CPUs, or no name fits, :class:`FormatError`.
+    ``limit`` procedures of the program that gain most, and on all lines perfect balance. ``last``
+    is the line whose end is looked at (None: that of the run). Raises :class:`UsageError` where no
+    waits were recorded, or nothing on CPUs, or no name fits, :class:`FormatError`.
     """
     require_waits(db)
     run = _Run(db, np.ones(len(db.lines), bool) if lines is None else lines, last)
@@ -75,6 +80,8 @@ def what_if(
     ]
     if not chosen:
         gains = run.best(limit)
+        if lines is None:
+            gains += run.balanced()
     gains.sort(key=lambda gain: -gain.seconds)
     return WhatIf(run.seconds, run.replayed, run.running, run.thread, gains)
 
@@ -123,6 +130,17 @@ class _Run:
             float(self._on_path[left < 1].sum()) / 1e9,
             self._names.thread(line),
         )
+
+    def balanced(self) -> list[Gain]:
+        """The gain of perfect balance; none without ranks that meet."""
+        saved, meetings = balance(self._replay.runs, self._replay.needs)
+        if not meetings:
+            return []
+        ends = self._replay.by_run().ends(saved, self._lines)[self._last]
+        at = int(np.argmax(ends))
+        gained = (self._before - float(ends[at])) / 1e9
+        thread = self._names.thread(int(self._last[at]))
+        return [Gain((), (), gained, 0.0, self.running, thread, meetings)]
 
     def best(self, limit: int | None) -> list[Gain]:
         """The gains of the ``limit`` procedures of the program that gain most."""

@@ -22,7 +22,7 @@ from hpcd.cli.options import (
 from hpcd.cli.output.tree_tables import MIN_NAME, Column, Row, print_answer, table_rows
 from hpcd.cli.trace_places import lines_of_thread
 from hpcd.errors import UsageError
-from hpcd.wording import percent, time_text
+from hpcd.wording import counted, percent, time_text
 
 _FASTER = re.compile(r"(.+?)(?:=(\d+(?:\.\d*)?) ?%?)?")
 # Beyond this the replay is no base for what would change.
@@ -34,7 +34,9 @@ class WhatIfCommand(Command):
 
     The run is replayed with less time on CPUs in a procedure and in all that it calls. Threads
     still wait for the threads that they waited for, so that a procedure beside the critical path
-    gains nothing, and one on it only until another path is as long. Timers, devices, waits that
+    gains nothing, and one on it only until another path is as long. Of ranks whose calls of MPI
+    were recorded a row says what perfect balance gains: the same work, shared evenly among ranks
+    before each collective operation in which all wait for all. Timers, devices, waits that
     are not known and waiting for CPUs take as long as they did; locks are taken in the same order.
     Errors are one standard error, by the number of samples.
     """
@@ -71,7 +73,9 @@ class WhatIfCommand(Command):
         limit = chosen_limit(args)
         with open_database(args.database, native=args.native) as db:
             last = None if args.tid is None else lines_of_thread(db, args.tid)[0]
-            report = what_if(db, faster, lines=chosen.lines(db), last=last, limit=limit)
+            report = what_if(
+                db, faster, lines=chosen.lines(db) if args.filter else None, last=last, limit=limit
+            )
             return print_answer(
                 args, lambda: report, _heading(db, report), lambda width: _rows(report, width)
             )
@@ -113,6 +117,9 @@ def _rows(report: WhatIf, width: int) -> Iterator[Row]:
 
 def _name(gain: Gain, report: WhatIf, room: int) -> str:
     ends = "" if gain.thread == report.thread else f"; then {gain.thread} ends last"
+    if gain.balanced:
+        meetings = counted(gain.balanced, "collective operation")
+        return shorten(f"perfect balance of ranks before {meetings}", max(room, MIN_NAME)) + ends
     shares = [f" by {percent(share, 0)}" for share in gain.shares]
     room = max((room - len(ends)) // len(shares), MIN_NAME)
     parts = [

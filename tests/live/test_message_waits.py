@@ -76,6 +76,21 @@ def test_ranks_that_take_turns_are_all_on_the_path(
         assert gain[name]["seconds"] == pytest.approx(0.3 * expected, abs=_NEAR)
 
 
+def test_perfect_balance_is_a_candidate_of_ranks_that_meet(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """Two barriers around 20, and the end of MPI."""
+    program = build("message_waits.c", compiler="mpicc.openmpi")
+    database = recorded(tmp_path, program, "openmpi", 2, "balance")
+    report = json.loads(hpcd("what-if", "--json", "--limit", 1, database).stdout)
+    (balance,) = (gain for gain in report["gains"] if gain["balanced"])
+    assert balance["balanced"] == 23
+    assert balance["procedures"] == [] and balance["on_path"] == report["running"]
+    asked = json.loads(hpcd("what-if", "--json", "--faster", "turn_part", database).stdout)
+    assert not any(gain["balanced"] for gain in asked["gains"])
+    assert "perfect balance of ranks before 23" in hpcd("what-if", database).stdout
+
+
 @pytest.mark.parametrize("kind", _LATE)
 def test_who_is_late_is_on_the_path_and_waited_for(
     kind: str, tmp_path: Path, build: Callable[..., Path]

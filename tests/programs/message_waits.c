@@ -149,13 +149,25 @@ static void balance(void)
 	}
 }
 
+/* even: two ranks of meeting, or of balance, with the mean of their work. */
+WORKS(mean_part, 12.5)
+
+static void even(void)
+{
+	for (int i = 0; i < 20; i++) {
+		mean_part();
+		MPI_Barrier(MPI_COMM_WORLD);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
 	} kinds[] = {{"ping_pong", ping_pong}, {"ring", ring}, {"meeting", meeting}, {"sums", sums},
-		     {"chain", chain}, {"halo", halo}, {"balance", balance}};
+		     {"chain", chain}, {"halo", halo}, {"balance", balance},
+		     {"even", even}};
 
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -42,7 +42,7 @@ def replay_of(
     start[some], stop[some] = begin[first[some]], end[first[some + 1] - 1]
     of_runs = Runs(first, begin, end, run[3].astype(np.uint32))
     wakes: Wakes = wakes_of(edges_of(waits), needs, of_runs, start, np.array(creator, np.int64))
-    return Replay(of_runs, wakes, start, stop, groups)
+    return Replay(of_runs, wakes, start, stop, groups, needs)
 
 
 def ends(replay: Replay, *saved: float, lines: tuple[bool, ...] = ()) -> list[float]:
