@@ -103,7 +103,9 @@ def _heading(db: Database, report: WhatIf) -> Iterator[str]:
 
 
 def _rows(report: WhatIf, width: int) -> Iterator[Row]:
-    whole, gains = report.seconds, report.gains
+    whole = report.seconds
+    # Balance before meetings alone may be at the cost of what ranks exchange in between.
+    gains = [gain for gain in report.gains if gain.seconds > 0 or not gain.balanced]
     columns = [
         Column("sooner", [percent(gain.seconds / whole) for gain in gains]),
         Column("", ["±" + percent(gain.error / whole) for gain in gains]),
