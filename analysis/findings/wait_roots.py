@@ -12,7 +12,7 @@ from hpcd.analysis.findings.context_use import ContextUse, Use
 from hpcd.analysis.waits.wait_chains import Cause, Causes, root_causes
 from hpcd.array_types import F64, I64, U32, Mask
 
-# Who ended a wait follows from the records; of more it is not asked.
+# Who ended a wait follows from the records and calls; of more it is not asked.
 _MOST_RECORDS = 4_000_000
 _NOBODY = (Cause.NOT_SEEN, Cause.KERNEL_THREAD, Cause.TIMER, Cause.SOFTIRQ, Cause.INTERRUPT)
 # Waits in which a thread that is waited for is not idle.
@@ -25,7 +25,8 @@ class WaitRoots:
 
     def __init__(self, db: Database, contexts: ContextUse) -> None:
         self._db, self._contexts = db, contexts
-        self.known = len(db.waits) > 0 and db.metrics.record_count <= _MOST_RECORDS
+        amount = db.metrics.record_count + len(db.calls)
+        self.known = len(db.waits) > 0 and amount <= _MOST_RECORDS
         """Whether wakers were recorded, and are not too many to be looked at."""
 
     def divide(self, line: U32, node: U32, use: I64, seconds: F64) -> dict[Use, F64]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.waits.path_sentence import path_sentence
 from hpcd.analysis.waits.path_steps import find_critical_path
 from hpcd.analysis.waits.wait_chains import Cause, WaitGraph, WaitSteps
 from hpcd.analysis.waits.wait_report import ActivityNames, cause_text, require_waits
@@ -63,7 +64,8 @@ class PathReport:
     the trace line called ``thread``. It passes from thread to thread ``changes`` times, among
     ``threads``. ``kinds`` are its seconds by kind, ``words`` what these are called, ``parts`` its
     seconds by call path and kind, the longest first, ``lines`` labels of trace lines with their
-    seconds, the most first; each of the three adds up to ``seconds``."""
+    seconds, the most first; each of the three adds up to ``seconds``. ``sentence`` is
+    :func:`~hpcd.analysis.waits.path_sentence.path_sentence`."""
 
     begin_s: float
     end_s: float
@@ -76,6 +78,7 @@ class PathReport:
     lines: Sequence[tuple[str, float]]
     parts: Sequence[PathPart]
     steps: PathSteps
+    sentence: str
 
 
 def doing_text(kind: Cause, name: str = "") -> str:
@@ -146,6 +149,7 @@ def path_report(
             critical.begin[drawn], critical.end[drawn], critical.line[drawn].astype(np.int64),
             part_of[place.ravel()[drawn]], len(length),
         ),
+        path_sentence(db, critical, names),
     )  # fmt: skip
 
 

@@ -79,6 +79,8 @@ def _heading(db: Database, report: PathReport) -> Iterator[str]:
         f"{db.path}: critical path of {time_text(report.seconds)}, which ends on {report.thread};"
         f" {counted(report.threads, 'thread')}, {counted(report.changes, 'change')} of thread"
     )
+    if report.sentence:
+        yield report.sentence
     shares = sorted(report.kinds.items(), key=lambda item: -item[1])
     yield ", ".join(
         f"{report.words[label]} {time_text(seconds, report.seconds)}"

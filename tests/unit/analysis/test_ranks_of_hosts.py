@@ -92,6 +92,20 @@ def two_hosts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "db"
 
 
+@pytest.mark.parametrize(("since", "name"), [(1_000, "asks"), (5_000, "answers")])
+def test_in_a_part_of_the_run_the_path_ends_on_who_works(
+    since: int, name: str, two_hosts: Path
+) -> None:
+    """Both ranks are on a CPU then, one of them waiting for the other."""
+    end = (40 * TURN + since) * US
+    with open_database(two_hosts) as db:
+        report = path_report(db, 0, end)
+    assert report.thread == f"rank {int(name == 'answers')}"
+    assert report.seconds == pytest.approx(end / 1e9)
+    last = report.parts[int(report.steps.part[-1])]
+    assert last.path[-1] == name and report.sentence == ""
+
+
 def test_the_path_passes_from_host_to_host(two_hosts: Path) -> None:
     with open_database(two_hosts) as db:
         report = path_report(db)
@@ -108,6 +122,10 @@ def test_the_path_passes_from_host_to_host(two_hosts: Path) -> None:
     for name, length in expected.items():
         assert seconds[name] == pytest.approx(length, rel=0.05)
         assert gains[name].seconds == pytest.approx(0.2 * length, rel=0.05)
+    # Each rank is on a CPU all the time: by CPU time receiving comes first.
+    assert report.sentence == (
+        "The critical path is 74 % in answers of rank 1, which has 37 % of the CPU time."
+    )
     assert waits.by_message == pytest.approx(2 * TURNS, abs=2)
     # Of 1.97 and 5.92 ms the rank waits for the other.
     assert waits.by_message_seconds == pytest.approx(TURNS * (2.03 + 5.93) / 1e3, rel=0.02)

@@ -95,7 +95,7 @@
  * @typedef {{ begin: number[], end: number[], line: number[], row: number[], place: (number | null)[], part: number[], of: number }} CriticalSteps
  *
  * kinds: seconds of each; words: what they are called.
- * @typedef {{ begin_s: number, end_s: number, seconds: number, thread: string, threads: number, changes: number, kinds: Record<string, number>, words: Record<string, string>, lines: [string, number][], lines_of: number, parts: CriticalPart[], parts_of: number, steps: CriticalSteps }} CriticalPathAnswer
+ * @typedef {{ begin_s: number, end_s: number, seconds: number, thread: string, threads: number, changes: number, kinds: Record<string, number>, words: Record<string, string>, lines: [string, number][], lines_of: number, parts: CriticalPart[], parts_of: number, steps: CriticalSteps, sentence: string }} CriticalPathAnswer
  *
  * at: where it is to be seen, and a window around it; null where nowhere. row: the line that has the row in which
  * line is drawn, unless every line has one.
