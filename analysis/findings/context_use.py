@@ -6,6 +6,8 @@ Follows from the procedures on its call path, the kernel's included, by their ro
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -62,6 +64,9 @@ _LABELS = {
 IDLE = (Use.CHILDREN, Use.EVENTS, Use.RECORDING)
 """Uses that are no part of the threads' time: they have nothing to do, or are being traced."""
 
+FOR_OTHERS = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
+"""Waits for other threads or ranks."""
+
 # What a thread waits for, by the kernel's procedures on its path; the first decides.
 _KERNEL_WAITS = (
     (Use.STOPPED, NameRole.STOPPED),
@@ -80,7 +85,8 @@ class ContextUse:
     ``own`` its innermost context in the program's own code, 0: none; ``called`` the library's
     context that this one called, 0: none. ``region`` ``bool[labels]`` are bodies of parallel
     regions, ``interprets`` ``bool[nodes]`` an interpreter's procedures, ``pipe`` waits in a pipe,
-    ``full`` such as last until another reads, ``arrivals`` waits of :attr:`Use.OTHERS` that end as
+    ``full`` such as last until another reads, ``polls`` where threads wait on a CPU for others: to
+    have none there costs nothing more; ``arrivals`` waits of :attr:`Use.OTHERS` that end as
     another thread says so: that one may have had nothing to do itself; ``aside`` the kernel's
     procedures that start and end processes, and wait for them and for input.
     """
@@ -143,6 +149,8 @@ class ContextUse:
         # To begin and to end together is no loss that a program can help.
         begins = self._below(NameRole.STARTUP)
         cpu[begins], wait[begins] = Use.WORK, Use.EVENTS
+        asleep = reduce(or_, (role for _, role in _KERNEL_WAITS), NameRole.ASLEEP)
+        self.polls = np.isin(cpu, FOR_OTHERS) & ~self._below(asleep)
         cpu[self._below(NameRole.RECORDING)] = Use.RECORDING
         self.of_cpu, self.of_wait = cpu, wait
 

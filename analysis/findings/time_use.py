@@ -38,6 +38,7 @@ class TimeUse:
     """The use of the time of working threads, helper threads and launchers left out.
 
     ``lines`` ``int64[k]``: the trace lines counted. Where there are ranks these are ranks' alone.
+    Who polls for others and has no CPU waits for these, not for the CPU.
     A thread that hardly runs beside its process's busiest one, nor wants to, counts only for locks
     and CPUs it waits for; one that wants to, a process that hardly runs beside the busiest one, or
     has its descendants do more than it does, may sleep or wait for others, and a first thread may
@@ -80,6 +81,7 @@ class TimeUse:
         self._alone: Mask = (np.bincount(process) == 1)[process]
         self.by_thread = np.zeros((len(cpu), len(Use)))
         self._seconds = np.zeros((len(Use), len(db.cct)))
+        self._polled = np.zeros(len(db.cct))
         self._sum()
 
     @cached_property
@@ -95,8 +97,14 @@ class TimeUse:
 
     @property
     def without_cpu(self) -> float:
-        """Seconds in which counted threads, or those they waited for, had no CPU."""
-        return float(self.seconds(Use.RUNNABLE).sum() + self.seconds(Use.STARVED).sum())
+        """Seconds in which counted threads, or those they waited for, had no CPU, be it to poll."""
+        without = self.seconds(Use.RUNNABLE) + self.seconds(Use.STARVED) + self._polled
+        return float(without.sum())
+
+    def with_cpu(self, use: Use) -> float:
+        """Return the seconds of ``use`` but for those in which threads had no CPU to poll."""
+        polled = self._polled[self.contexts.of_cpu == use]
+        return float(self.seconds(use).sum() - polled.sum())
 
     @cached_property
     def lifetime(self) -> float:
@@ -122,15 +130,17 @@ class TimeUse:
     def demand(self) -> CpuDemand:
         """The CPUs that all threads, or the ranks', wanted, and got."""
         lines = np.flatnonzero(self._ranked)
-        return measure_demand(self._db, lines, float(self.seconds(Use.RUNNABLE).sum()))
+        known = "runnable_time" in self._db.metrics.names
+        waited = float(self._db.line_totals("runnable_time")[lines].sum()) if known else 0.0
+        return measure_demand(self._db, lines, waited)
 
     @cached_property
     def interferer(self) -> InterfererTime | None:
         """The main interferer of the counted threads; None: not known."""
         chosen = np.zeros(len(self._db.lines), bool)
         chosen[self.lines] = True
-        waited = float(self._db.line_totals("runnable_time")[chosen].sum())
-        ran = interferers(self._db, waited, chosen)
+        waited = float(self.seconds(Use.RUNNABLE).sum())
+        ran = interferers(self._db, waited, chosen, ~self.contexts.polls)
         return next((who for who in ran if who.is_somebody), None)
 
     def seconds(self, use: Use) -> F64:
@@ -149,14 +159,19 @@ class TimeUse:
         """Add up the cells of all metrics."""
         db, contexts = self._db, self.contexts
         short = {event for (event,) in db.rows("SELECT id FROM event WHERE name = 'short-blocked'")}
-        runnable = np.full(len(db.cct), Use.RUNNABLE)
-        tables = {"cpu_time": contexts.of_cpu, "runnable_time": runnable}
-        for metric, of_context in tables.items():
+        runnable = np.where(contexts.polls, contexts.of_cpu, Use.RUNNABLE)
+        tables = (
+            ("cpu_time", contexts.of_cpu, Use.WORK), ("runnable_time", runnable, Use.RUNNABLE),
+        )  # fmt: skip
+        for metric, of_context, without_others in tables:
             for _, line, node, cost in self._cells(metric):
                 use = of_context[node]
-                use[self._alone[line] & (use == Use.LOCKS)] = Use.WORK
-                counts = self._ranked if metric == "runnable_time" else self._counts
-                self._add(line, node, use, cost, counts[line])
+                use[self._alone[line] & (use == Use.LOCKS)] = without_others
+                no_cpu = use == Use.RUNNABLE
+                counts = np.where(no_cpu, self._ranked[line], self._counts[line])
+                self._add(line, node, use, cost, counts)
+                if metric == "runnable_time":
+                    np.add.at(self._polled, node, cost * (counts & ~no_cpu))
         held_up = self._held_up()
         by_pipes, in_pipes = np.zeros_like(self.by_thread), np.zeros_like(self._seconds)
         for event, line, node, cost in self._cells("blocked_time"):

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.findings.context_use import ContextUse, Use
+from hpcd.analysis.findings.context_use import FOR_OTHERS, ContextUse, Use
 from hpcd.analysis.waits.wait_chains import Cause, Causes, root_causes
 from hpcd.array_types import F64, I64, U32, Mask
 
@@ -17,7 +17,6 @@ _MOST_RECORDS = 4_000_000
 _NOBODY = (Cause.NOT_SEEN, Cause.KERNEL_THREAD, Cause.TIMER, Cause.SOFTIRQ, Cause.INTERRUPT)
 # Waits in which a thread that is waited for is not idle.
 _BUSY = (Use.DEVICES, Use.LOCKS, Use.OPENMP, Use.STOPPED)
-_FOR_OTHERS = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
 
 
 class WaitRoots:
@@ -43,7 +42,7 @@ class WaitRoots:
         known = self._keys[at] == key
         busy, starved = np.where(known, self._of_others[:, at], 0.0)
         asked = np.where(known & self._contexts.pipe[node], self._asked[at], 0.0)
-        for_others = np.where(np.isin(use, _FOR_OTHERS), seconds, np.minimum(asked, seconds))
+        for_others = np.where(np.isin(use, FOR_OTHERS), seconds, np.minimum(asked, seconds))
         starved = np.minimum(starved, for_others)
         answered = np.where(asked > 0, np.minimum(busy, for_others - starved), 0.0)
         arrives = self._contexts.arrivals[node] & (use == Use.OTHERS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpcd.analysis.findings.context_use import Use
+from hpcd.analysis.findings.context_use import FOR_OTHERS, Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, most_of
 from hpcd.analysis.findings.phrase import Phrase
@@ -24,7 +24,6 @@ _WAITS = {
 _LEAST = 0.01
 # A thread that had no CPU for a time is late by a part of that time, and its waiters wait longer.
 _LATE = 0.02
-_BLAMED = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
 
 
 def _waiting(facts: Facts) -> Iterator[Finding]:
@@ -34,7 +33,7 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
         seconds = use.seconds(kind)
         total = float(seconds.sum())
         least = LEAST_SHARE * max(use.own, use.own_lifetime)
-        if total < max(least, _LATE * use.without_cpu * (kind in _BLAMED)):
+        if use.with_cpu(kind) < max(least, _LATE * use.without_cpu * (kind in FOR_OTHERS)):
             continue
         if kind == Use.LOCKS and 2 * float(seconds[use.contexts.gil].sum()) > total:
             subject = "Threads wait for Python's lock (GIL)"
@@ -45,7 +44,7 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
         own = [place for place in paths if place.procedure]
         known = own if sum(place.seconds for place in own) > LEAST_SHARE * total else paths
         place, more = most_of(known, total)
-        if kind in _BLAMED:
+        if kind in FOR_OTHERS:
             path = known[0].path if known else ()
             outside, words = meanwhile(facts, kind, total, path, sole=not more)
             name, more = "outside" if outside else name, (*more, *words)

@@ -24,6 +24,8 @@ from hpcd.array_types import F64, I64
 from hpcd.wording import percent, time_text
 
 _UNEVEN = 0.05
+# One is named alone who makes others wait for this part of what they wait.
+_MOSTLY = 0.6
 _SAME = 0.8
 # What a rank does when others may wait for it, and how much more than the mean is much.
 _BUSY, _MORE = (Use.WORK, Use.SYSTEM, Use.SLEEP, Use.DEVICES), 0.2
@@ -31,6 +33,8 @@ _BUSY, _MORE = (Use.WORK, Use.SYSTEM, Use.SLEEP, Use.DEVICES), 0.2
 _TAKES_PART = 0.5
 # Where a program begins: tells nothing of what it does.
 _BEGINS = ("_start", "<module>")
+# Who works so much of the time alone, in turns, does not do so for want of a CPU.
+_TURNS = 0.9
 # A sum of samples has the standard error of their number's square root.
 _ERRORS = 3
 # As "rank 1234": takes no room from the call path.
@@ -61,8 +65,8 @@ def meanwhile(
     words = (no_cpu,) if ready >= LEAST_SHARE else ()
     # A thread that had a CPU too late still works while the others wait, but no more than they.
     starved = ready > 0.5 and use.demand.outside + ready * seconds > 0.5 * use.lived
-    starved &= not _one_does_more(facts, sharing)
-    if starved or (1 - ready) * seconds < LEAST_SHARE * use.own:
+    starved &= not (_one_does_more(facts, sharing) or _take_turns(sharing))
+    if starved or (1 - ready) * whole < LEAST_SHARE * use.own:
         return True, words
     node, blamed = _costliest_part(sharing)
     label = without_address(sharing.matching.places[sharing.matching.place_of[node]].label)
@@ -71,7 +75,7 @@ def meanwhile(
     by_rank = sharing.blame_of_rank
     late = int(by_rank.argmax())
     who = ""
-    if by_rank[late] >= 0.6 * by_rank.sum():
+    if by_rank[late] >= _MOSTLY * by_rank.sum():
         who = f"{sharing.ranks.kind} {sharing.ranks.number[late]}"
     region = bool(have(role_table().of_labels([label]), NameRole.REGION)[0])
     (label,) = names_in_words([label])
@@ -86,6 +90,12 @@ def _one_does_more(facts: Facts, sharing: Imbalance) -> bool:
     busy = facts.use.by_thread[ranks.line][:, _BUSY].sum(1)
     by_rank = sum_by(ranks.of_line, busy, len(ranks))
     return bool(by_rank.max() > (1 + _MORE) * by_rank.mean())
+
+
+def _take_turns(sharing: Imbalance) -> bool:
+    """Whether ranks, or threads, work one at a time, and none of them for most of it."""
+    by_rank = sharing.blame_of_rank
+    return sharing.alone >= _TURNS and bool(by_rank.max() < _MOSTLY * by_rank.sum())
 
 
 def _waited(facts: Facts) -> float:
@@ -120,7 +130,7 @@ def _blame(
     if path == top.path and kind == Use.OTHERS:
         return ()  # they wait for each other there
     of_line = sum_by(line, share, len(db.lines))
-    alone = of_line.max() >= 0.6 * share.sum()
+    alone = of_line.max() >= _MOSTLY * share.sum()
     who = _thread(db, int(of_line.argmax()))
     # The callers that both have are said already.
     callee = top.callee if common < len(top.path) else ""

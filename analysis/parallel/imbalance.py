@@ -122,6 +122,11 @@ class Imbalance:
         """Seconds waited while no rank was at work."""
         return self._blame.unblamed
 
+    @property
+    def alone(self) -> float:
+        """The share of the time with ranks at work in which one was, and all others waited."""
+        return self._blame.alone
+
     def contexts(self) -> I64:
         """``int64[m]``: the program's own contexts, most imbalance or blame first."""
         weight = np.maximum(self.own.imbalance, self.blame / max(len(self.ranks), 1))

@@ -1,8 +1,9 @@
 """The activity of each thread of a parallel program at each moment: work, or waiting for others.
 
-A thread waits while it sleeps in a system call, and all the time it is inside a call of MPI or a
-barrier of a threads library, be it asleep or spinning. Waiting for a device, for a CPU or until a
-timer ends is not waiting for others; nor is, of a rank, outside of these calls, waiting for input.
+A thread waits while it sleeps in a system call, and all the time it is inside a call of MPI, a
+barrier of a threads library or OpenMP's run-time library, be it asleep or spinning. Waiting for a
+device, for a CPU or until a timer ends is not waiting for others; nor is, of a rank, outside of
+these calls, waiting for input.
 """
 
 from __future__ import annotations
@@ -32,7 +33,18 @@ def waiting_nodes(matching: Matching) -> Mask:
     inside = waits[matching.place_of]
     inside[0] = False
     below: Mask = innermost(matching.tree, inside) > 0
-    return below
+    return below | _in_openmp(matching)
+
+
+def _in_openmp(matching: Matching) -> Mask:
+    """``bool[n]``: contexts inside OpenMP's run-time library, its calls of the C library and the
+    kernel among them. Its procedures have no names where it was stripped."""
+    team = have(matching.roles, NameRole.OPENMP)
+    served = have(matching.roles, NameRole.OPENMP | NameRole.ENTRY | NameRole.C_LIBRARY)
+    served |= np.array([place.kernel or not place.module for place in matching.places])
+    inside = innermost(matching.tree, team[matching.place_of])
+    mask: Mask = inside > innermost(matching.tree, ~served[matching.place_of])
+    return mask
 
 
 def waits_alone(matching: Matching, ranked: bool) -> Mask:
@@ -137,7 +149,8 @@ class Blame:
     ``float64[nodes]`` is what each context was at work while others waited for it, ``by_line``
     ``float64[lines]`` the same by line; ``idle`` ``float64[nodes]`` where lines waited, in seconds.
     ``unblamed`` are seconds of waiting while no rank was at work; ``ready`` ``float64[nodes]``
-    those of ``seconds`` while the rank itself waited for a CPU.
+    those of ``seconds`` while the rank itself waited for a CPU. ``alone`` is the share of the time
+    in which any was at work, with a CPU or without, in which one was, and all others waited.
     """
 
     seconds: F64
@@ -145,6 +158,7 @@ class Blame:
     idle: F64
     unblamed: float
     ready: F64
+    alone: float
 
 
 def share_blame(stretches: Callable[[int], Stretches], lines: int, nodes: int) -> Blame:
@@ -167,6 +181,8 @@ def share_blame(stretches: Callable[[int], Stretches], lines: int, nodes: int) -
     # What one line at work from the first moment on would be blamed for by each moment.
     blamed = np.concatenate(([0.0], np.cumsum(share * length)[:-1])) if steps else np.zeros(0)
     unblamed = float((idle * length)[work == 0].sum())
+    alone = float(length[(work == 1) & (idle == lines - 1)].sum())
+    at_work = float(length[work > 0].sum())
     seconds, waited = np.zeros(nodes), np.zeros(nodes)
     by_line = np.zeros(lines)
     ready = np.zeros(nodes)
@@ -181,7 +197,7 @@ def share_blame(stretches: Callable[[int], Stretches], lines: int, nodes: int) -
         by_line[line] = cost.sum()
         if part.ready is not None:
             ready += np.bincount(part.node, cost * part.ready, nodes)
-    return Blame(seconds, by_line, waited, unblamed, ready)
+    return Blame(seconds, by_line, waited, unblamed, ready, alone / at_work if at_work else 0.0)
 
 
 def _turns(part: Stretches) -> tuple[I64, I64, I64]:

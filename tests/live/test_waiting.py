@@ -14,10 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.causes import command_of
 from hpcd.analysis.database import Database
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.findings import findings
 from hpcd.analysis.findings.time_use import TimeUse
+from hpcd.analysis.parallel.imbalance import measure
 from hpcd.measurement.reader import open_measurement
 from tests.support.recorded import hpcd, record
 from tests.support.waiting import Recorder, records_in, seconds_by_function, started
@@ -260,3 +262,28 @@ def test_a_pool_between_requests_waits_for_nobody(
         assert np.count_nonzero(serves) == 4
         idle = use[:, Use.EVENTS] + use[:, Use.STARVED]
         assert (idle > 0.7 * lived)[serves].all()
+
+
+def test_who_spins_without_a_cpu_waits_for_the_lock(tmp_path: Path) -> None:
+    """By the program's own clock, on one CPU for all its threads."""
+    cpu = str(min(os.sched_getaffinity(0)))
+    program = command_of("threads.c", "spin_lock", tmp_path)
+    out = hpcd("run", "-o", tmp_path / "m", "--", "taskset", "-c", cpu, *program, "0.3").stdout
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    with Database(tmp_path / "db") as db:
+        waited = TimeUse(db).seconds(Use.LOCKS).sum()
+        assert waited == pytest.approx(float(out.split()[0]), rel=0.1)
+
+
+def test_polling_in_the_library_of_openmp_is_no_work(tmp_path: Path) -> None:
+    """Its procedures have no names where it is stripped."""
+    program = command_of("teams.c", "ordered_part", tmp_path)
+    polls = ["env", "OMP_WAIT_POLICY=active", *program, "0.3"]
+    hpcd("run", "-o", tmp_path / "m", "--", *polls)
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    with Database(tmp_path / "db") as db:
+        use, sharing = TimeUse(db), measure(db)
+        work = use.seconds(Use.WORK).sum() + use.seconds(Use.SYSTEM).sum()
+        polled = use.seconds(Use.LOCKS).sum() + use.seconds(Use.OPENMP).sum()
+        assert 2 * sharing.inclusive.mean[0] == pytest.approx(work, rel=0.02)
+        assert sharing.idle.sum() == pytest.approx(polled, rel=0.1)

@@ -904,3 +904,35 @@ def test_a_difference_is_large_or_small_beside_the_life_of_who_works_most(tmp_pa
     }  # fmt: skip
     with hpcd.analysis.open(make(tmp_path / "db", steps, threads=True)) as db:
         assert "imbalance" in [finding.kind for finding in findings(db)]
+
+
+def test_who_polls_without_a_cpu_waits_for_others(tmp_path: Path) -> None:
+    """Not for the CPU; who was woken and has none does."""
+    meet = "main/MPI_Allreduce"
+    steps: dict[int, list[Step]] = {
+        0: [("main/solve", "cpu", 2.0), (f"{meet}/kernel:do_sys_poll", "runnable", 0.5)],
+        1: [("main/solve", "cpu", 0.5), (meet, "cpu", 0.5), (meet, "runnable", 1.5)],
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps)) as db:
+        use = TimeUse(db)
+        assert use.seconds(Use.OTHERS).sum() == pytest.approx(2.0)
+        assert use.with_cpu(Use.OTHERS) == pytest.approx(0.5)
+        assert use.seconds(Use.RUNNABLE).sum() == pytest.approx(0.5)
+        assert use.without_cpu == use.demand.waited == pytest.approx(2.0)
+
+
+def test_ranks_that_take_turns_wait_for_others_also_where_these_have_no_cpu(
+    tmp_path: Path,
+) -> None:
+    """The other works meanwhile on what each needs: more CPUs would change nothing."""
+    work: list[Step] = [("main/solve", "runnable", 0.8), ("main/solve", "cpu", 0.2)]
+    meet: Step = ("main/MPI_Recv/k_sleep", "blocked", 1.0)
+    for share, steps in (
+        (1.0, {0: [*work, meet], 1: [meet, *work]}),
+        (0.7, {0: [("main/solve", "cpu", 0.3), ("main/MPI_Recv", "cpu", 0.7)], 1: work}),
+    ):
+        several: dict[int, list[Step]] = {rank: part * 4 for rank, part in steps.items()}
+        with hpcd.analysis.open(make(tmp_path / f"{share}", several)) as db:
+            assert measure(db).alone == pytest.approx(share, abs=0.001)
+            if share == 1.0:
+                assert "communication" in [one.kind for one in findings(db)]
