@@ -61,6 +61,7 @@ CAUSES = {
     Use.EVENTS: "idle",
     Use.RUNNABLE: "for a CPU",
     Use.STARVED: "for others",
+    Use.ANSWERS: "for the network",
 }
 """What a thread that does not run waits for, in words."""
 

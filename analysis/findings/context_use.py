@@ -46,6 +46,8 @@ class Use(IntEnum):
     """In programs that trace, hpcd's own above all."""
     STARVED = 12
     """Waits for a thread that waits for a CPU."""
+    ANSWERS = 13
+    """What it asked through the network."""
 
     @property
     def label(self) -> str:
@@ -59,6 +61,7 @@ _LABELS = {
     Use.RUNNABLE: "no CPU", Use.CHILDREN: "processes or threads it started",
     Use.EVENTS: "idle: requests, input, signals", Use.STOPPED: "stopped",
     Use.RECORDING: "recording", Use.STARVED: "others that have no CPU",
+    Use.ANSWERS: "answers from the network",
 }  # fmt: skip
 
 IDLE = (Use.CHILDREN, Use.EVENTS, Use.RECORDING)
@@ -85,8 +88,9 @@ class ContextUse:
     ``own`` its innermost context in the program's own code, 0: none; ``called`` the library's
     context that this one called, 0: none. ``region`` ``bool[labels]`` are bodies of parallel
     regions, ``interprets`` ``bool[nodes]`` an interpreter's procedures, ``pipe`` waits in a pipe,
-    ``full`` such as last until another reads, ``polls`` where threads wait on a CPU for others: to
-    have none there costs nothing more; ``arrivals`` waits of :attr:`Use.OTHERS` that end as
+    ``full`` such as last until another reads, ``connection`` waits for the other end of one, that
+    asks or answers, ``listens`` for whoever connects; ``polls`` where threads wait on a CPU for
+    others: to have none there costs nothing more; ``arrivals`` waits of :attr:`Use.OTHERS` that end as
     another thread says so: that one may have had nothing to do itself; ``aside`` the kernel's
     procedures that start and end processes, and wait for them and for input.
     """
@@ -129,6 +133,9 @@ class ContextUse:
         if has_ranks(db):
             wait[(self.own > 0) & (wait == Use.EVENTS) & ~self._below(NameRole.PIPE)] = Use.DEVICES
         wait[innermost(db.cct, ~kernel[of_node] & (np.arange(len(own)) > 0)) == 0] = Use.EVENTS
+        by_kernel = self._inside(self._calls(NameRole.ANSWER) & in_kernel)
+        asks = self._inside(self._calls(NameRole.ANSWER) & ~in_kernel)
+        wait[by_kernel & (wait == Use.DEVICES) | asks & (wait == Use.EVENTS)] = Use.ANSWERS
         if own.any():
             wait[(self.own == 0) & (wait == Use.DEVICES)] = Use.EVENTS
         wait[openmp], wait[locks], wait[waits] = Use.OPENMP, Use.LOCKS, Use.OTHERS
@@ -145,6 +152,8 @@ class ContextUse:
         self.gil = (wait == Use.LOCKS) & _mostly_for(db, GIL)
         self.full = self._below(NameRole.FULL)
         self.pipe = self._below(NameRole.PIPE) & (wait == Use.EVENTS)
+        self.connection = by_kernel & (wait == Use.EVENTS) & (self.own > 0)
+        self.listens = self._below(NameRole.HERD) & (wait == Use.EVENTS)
         self.aside = self._below(NameRole.EVENTS | NameRole.CHILDREN)
         # To begin and to end together is no loss that a program can help.
         begins = self._below(NameRole.STARTUP)

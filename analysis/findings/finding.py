@@ -21,9 +21,9 @@ LONGEST = 120
 class Finding:
     """A finding, in a sentence (``text``).
 
-    ``kind`` is hot, system, locks, communication, sleep, blocked, runnable, imbalance, children,
-    processes, io, messages, memory, or outside: other programs had the CPUs. ``subject`` takes
-    ``value`` ``unit``, which is ``share`` (0 to 1) of ``whole``, at ``place``, a call path or
+    ``kind`` is hot, system, locks, communication, sleep, network, blocked, runnable, imbalance,
+    children, processes, io, messages, memory, or outside: other programs had the CPUs. ``subject``
+    takes ``value`` ``unit``, which is ``share`` (0 to 1) of ``whole``, at ``place``, a call path or
     empty; ``more`` is what else is to be said, with the signs before it. ``procedure`` is the
     display name of the one it is about, or empty; ``line`` the trace line it is about, or None;
     ``rule`` the name of its rule.

@@ -23,6 +23,7 @@ from hpcd.analysis.profile.process_tree import (
     parents,
     processes_by_start,
     sum_of_descendants,
+    tree_order,
 )
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import F64, I64, U32, Mask
@@ -72,7 +73,7 @@ class TimeUse:
         self._ranked = ranked
         self.lines = np.flatnonzero(self._counts)
         of_process: F64 = np.bincount(process, cpu).astype(np.float64)
-        parent = parents(processes_by_start(db), len(of_process))
+        self._parent = parent = parents(processes_by_start(db), len(of_process))
         idle = of_process < _SERVES * of_process.max()
         idle |= of_process < sum_of_descendants(parent, of_process)
         self._idle: Mask = self._counts & (idle[process] | hardly) & (db.lines.rank < 0)
@@ -153,6 +154,8 @@ class TimeUse:
         context, of the latter what most of it is."""
         of_wait = self.contexts.of_wait
         idle = self.contexts.arrivals & (self._seconds[Use.EVENTS] > self._seconds[Use.OTHERS])
+        answers = self._seconds[Use.ANSWERS] > self._seconds[Use.EVENTS]
+        of_wait = np.where(self.contexts.connection & answers, Use.ANSWERS, of_wait)
         return self.contexts.of_cpu, np.where(idle, Use.EVENTS, of_wait)
 
     def _sum(self) -> None:
@@ -172,14 +175,15 @@ class TimeUse:
                 self._add(line, node, use, cost, counts)
                 if metric == "runnable_time":
                     np.add.at(self._polled, node, cost * (counts & ~no_cpu))
-        held_up = self._held_up()
+        held_up, serves = self._held_up(), self._of_servers()
         by_pipes, in_pipes = np.zeros_like(self.by_thread), np.zeros_like(self._seconds)
         for event, line, node, cost in self._cells("blocked_time"):
             use = contexts.of_wait[node]
             counts = self._counts[line] | (
                 self._serves[line] & (use == Use.LOCKS) & (contexts.own[node] > 0)
             )
-            no_loss = self._idle[line] & ((use == Use.SLEEP) | (use == Use.OTHERS))
+            use[contexts.connection[node] & ~serves[line]] = Use.ANSWERS
+            no_loss = self._idle[line] & np.isin(use, (Use.SLEEP, Use.OTHERS, Use.ANSWERS))
             no_loss |= self._paces[line] & (use == Use.SLEEP)
             use[np.where(contexts.full[node], ~held_up[line], no_loss)] = Use.EVENTS
             if event not in short and self.roots.known:
@@ -204,6 +208,18 @@ class TimeUse:
         for _, line, node, cost in self._cells("blocked_time"):
             np.add.at(seconds, line, cost * self.contexts.full[node])
         return seconds >= _HELD_UP * self._db.duration_ns / 1e9
+
+    def _of_servers(self) -> Mask:
+        """``bool[lines]``: which are of processes that listen, or that these have started: what
+        comes through their connections are requests."""
+        process = self._db.lines.process.astype(np.int64)
+        listens = np.zeros(len(self._parent), bool)
+        for metric in ("cpu_time", "blocked_time"):
+            for _, line, node, _ in self._cells(metric):
+                listens[process[line[self.contexts.listens[node]]]] = True
+        for number in np.argsort(tree_order(self._parent)).tolist():
+            listens[number] |= self._parent[number] >= 0 and listens[self._parent[number]]
+        return listens[process]
 
     def _cells(self, metric: str) -> Iterator[tuple[int, U32, U32, F64]]:
         if metric in self._db.metrics.names:

@@ -16,6 +16,7 @@ _WAITS = {
     Use.OTHERS: ("communication", "Threads wait for others"),
     Use.OPENMP: ("communication", "Threads wait in OpenMP"),
     Use.SLEEP: ("sleep", "Threads sleep"),
+    Use.ANSWERS: ("network", "Threads wait for the network"),
     Use.DEVICES: ("blocked", "Threads are blocked by the kernel"),
     Use.STOPPED: ("blocked", "Threads are stopped by a signal or a debugger"),
 }
@@ -95,7 +96,7 @@ WAITING = FindingRule(
     " what other programs had the CPUs for",
     "hold a lock for less time or split it; give all the same to do; do other work meanwhile",
     "who is waited for sleeps, has nothing to do or no CPU itself; threads that hardly run; waits"
-    " for others of less than 2 % of the time without a CPU",
+    " for others of less than 2 % of the time without a CPU; input of processes that serve others",
 )  # fmt: skip
 RUNNABLE = FindingRule(
     "no CPU", _runnable,

@@ -33,6 +33,9 @@ class NameRole(IntFlag):
     """A wait in which the thread sleeps: samples of CPU time in it show no wait."""
     ONCE = auto()
     """Waits for another thread to have initialised something."""
+    ANSWER = auto()
+    """Asks somebody through the network, and waits for the answer. Of the kernel's, which others
+    call that wait for requests, too."""
     ENTRY = auto()
     """Where a thread or program begins."""
     STUB = auto()

@@ -50,7 +50,8 @@ PLANTED = {
         Case("mapping_churn", "system", "maps_and_unmaps > (mmap|munmap)", exact=False),
         Case("copy_on_write", "system", "writes_to_copied_pages"),
         Case("cleared_buffers", "hot", "clears_the_buffer"),
-        Case("far_server", "communication sleep", "asks_the_far_server > recv"),
+        Case("far_server", "network", "asks_the_far_server > recv"),
+        Case("slow_names", "network", "looks_up_the_name > getaddrinfo"),
         Case("connection_per_request", "system blocked", "connects_anew > connect", exact=False),
     ),
     "processes.c": (
@@ -59,6 +60,7 @@ PLANTED = {
         Case("slow_worker", "communication hot", "makes_the_tile", exact=False),
         Case("many_processes", "runnable", "computes_a_frame.*want to run"),
         Case("nice_beside_another", "runnable", "computes_a_frame"),
+        Case("limited_group", "runnable", "limit withheld"),
     ),
     "teams.c": (
         Case("triangle", _TEAM, "computes_a_row"),
@@ -95,6 +97,7 @@ SOUND = {
     "healthy_build.sh": "healthy_build",
     "threads.c": "healthy_phases healthy_queue healthy_ticks healthy_epoll_server",
     "processes.c": "healthy_batches",
+    "files.c": "healthy_thread_server",
     "teams.c": "healthy_tasks",
     "interpreter.py": "healthy_worker_pool healthy_idle_workers healthy_asyncio_server",
 }
@@ -112,9 +115,10 @@ GROUPS = {
     " fork_of_a_large_process slow_filter slow_worker process_per_item",
     "files": "metadata_storm fdatasync_per_step reading_a_big_file sync_each_record"
     " synchronous_writes directory_walk byte_by_byte commit_per_row",
-    "network": "far_server connection_per_request",
+    "network": "far_server slow_names connection_per_request",
     "memory": "page_faults leak mapping_churn copy_on_write cleared_buffers",
-    "CPUs": "threads_pinned oversubscription stops_itself many_processes nice_beside_another",
+    "CPUs": "threads_pinned oversubscription stops_itself many_processes nice_beside_another"
+    " limited_group",
     "hot code": "hot_leaf_of_two brief_threads slow_pattern garbage_collection deep_copies"
     " list_as_queue encodes_each_time logging_each_step",
 }

@@ -275,6 +275,21 @@ def test_who_spins_without_a_cpu_waits_for_the_lock(tmp_path: Path) -> None:
         assert waited == pytest.approx(float(out.split()[0]), rel=0.1)
 
 
+def test_who_asks_through_the_network_waits_and_who_serves_is_idle(tmp_path: Path) -> None:
+    """By the program's own clock, whether it uses a connection or looks up names."""
+    for name in ("far_server", "slow_names", "healthy_thread_server"):
+        program = command_of("files.c", name, tmp_path)
+        out = hpcd("run", "-o", tmp_path / f"{name}.m", "--", *program, "0.5").stdout
+        hpcd("merge", tmp_path / f"{name}.m", "-o", tmp_path / name)
+        with Database(tmp_path / name) as db:
+            seconds = TimeUse(db).seconds(Use.ANSWERS).sum()
+            waited = seconds + db.line_totals("runnable_time").sum()
+            assert seconds <= float(out.split()[0]) * 1.02 + 0.01 and bool(seconds) == (
+                name != "healthy_thread_server"
+            )
+            assert waited >= float(out.split()[0]) * 0.98
+
+
 def test_polling_in_the_library_of_openmp_is_no_work(tmp_path: Path) -> None:
     """Its procedures have no names where it is stripped."""
     program = command_of("teams.c", "ordered_part", tmp_path)

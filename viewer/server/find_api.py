@@ -28,8 +28,8 @@ _AROUND, _LEAST = 4, 1 / 50
 # Metrics of findings that are about time off the CPUs; of others it is CPU time.
 _METRICS = {
     "locks": "blocked_time", "communication": "blocked_time", "sleep": "blocked_time",
-    "blocked": "blocked_time", "messages": "blocked_time", "runnable": "runnable_time",
-    "outside": "runnable_time",
+    "network": "blocked_time", "blocked": "blocked_time", "messages": "blocked_time",
+    "runnable": "runnable_time", "outside": "runnable_time",
 }  # fmt: skip
 _STATES = {"blocked_time": State.BLOCKED, "runnable_time": State.READY}
 

@@ -3,7 +3,9 @@
 #include <arpa/inet.h>
 #include <ftw.h>
 #include <netinet/in.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
+#include <resolv.h>
 #include <sys/file.h>
 
 static char folder[] = "/var/tmp/causes-XXXXXX";
@@ -191,6 +193,7 @@ static void far_server(void)
 		_exit(0);
 	}
 	int file = socket(AF_INET, SOCK_STREAM, 0);
+	usleep(unit * 50000); /* the server has begun long before */
 	connect(file, (struct sockaddr *)&address, sizeof(address));
 	for (int i = 0; i < 70; i++) {
 		asks_the_far_server(file);
@@ -198,6 +201,83 @@ static void far_server(void)
 	}
 	close(file);
 	wait(0);
+}
+
+/* Names of hosts are looked up at a server, here of their own, that knows none and is slow. */
+static void answers_late(int file)
+{
+	unsigned char message[512];
+	struct sockaddr_in from;
+	socklen_t length = sizeof(from);
+	for (int size; (size = recvfrom(file, message, 512, 0, (struct sockaddr *)&from, &length)) > 0;) {
+		usleep(unit * 20000);
+		message[2] |= 0x80;
+		message[3] = 0x83;
+		sendto(file, message, size, 0, (struct sockaddr *)&from, length);
+	}
+}
+
+NOINLINE static void looks_up_the_name(void)
+{
+	struct addrinfo like = {.ai_family = AF_INET}, *address;
+	PLANTED(ELAPSED, getaddrinfo("peer.example.", "80", &like, &address));
+}
+
+static void slow_names(void)
+{
+	struct sockaddr_in address = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}};
+	socklen_t length = sizeof(address);
+	int file = socket(AF_INET, SOCK_DGRAM, 0);
+	bind(file, (struct sockaddr *)&address, length);
+	getsockname(file, (struct sockaddr *)&address, &length);
+	pid_t child = fork();
+	if (!child)
+		answers_late(file);
+	res_init();
+	_res.nscount = 1;
+	_res.nsaddr_list[0] = address;
+	for (int i = 0; i < 70; i++) {
+		looks_up_the_name();
+		evaluates_the_answer();
+	}
+	kill(child, SIGKILL);
+	wait(0);
+}
+
+NOINLINE static void serves_a_client(int file)
+{
+	for (char byte; recv(file, &byte, 1, 0) == 1; send(file, &byte, 1, 0))
+		COMPUTE(unit * 0.004);
+}
+
+static void *serves(void *at)
+{
+	serves_a_client((long)at);
+	return at;
+}
+
+/* A thread for each connection waits for requests, which come every 20 ms. */
+static void healthy_thread_server(void)
+{
+	struct sockaddr_in address;
+	int listening = listens(&address);
+	pthread_t thread[2];
+	for (int i = 0; i < 2; i++)
+		if (!fork()) {
+			int file = socket(AF_INET, SOCK_STREAM, 0);
+			usleep(unit * 50000);
+			connect(file, (struct sockaddr *)&address, sizeof(address));
+			char byte = 0;
+			for (int k = 0; k < 60; k++, usleep(unit * 20000))
+				send(file, &byte, 1, 0), recv(file, &byte, 1, 0);
+			_exit(0);
+		}
+	for (int i = 0; i < 2; i++)
+		pthread_create(&thread[i], 0, serves, (void *)(long)accept(listening, 0, 0));
+	for (int i = 0; i < 2; i++)
+		pthread_join(thread[i], 0);
+	while (wait(0) > 0)
+		;
 }
 
 NOINLINE static void connects_anew(struct sockaddr_in *address)
@@ -227,4 +307,4 @@ static void connection_per_request(void)
 PROGRAM(
 	CASE(synchronous_writes), CASE(directory_walk), CASE(byte_by_byte), CASE(file_lock),
 	CASE(mapping_churn), CASE(copy_on_write), CASE(cleared_buffers), CASE(far_server),
-	CASE(connection_per_request))
+	CASE(slow_names), CASE(healthy_thread_server), CASE(connection_per_request))

@@ -130,6 +130,45 @@ static void nice_beside_another(void)
 	wait(0);
 }
 
+static void writes_to(const char *folder, const char *name, const char *text)
+{
+	char path[128];
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	int file = open(path, O_WRONLY);
+	write(file, text, strlen(text));
+	close(file);
+}
+
+static void works_within_the_limit(void)
+{
+	double began = ELAPSED(), had = CPU();
+	COMPUTE(unit * 0.1);
+	plant((ELAPSED() - began) - (CPU() - had));
+}
+
+/* A process of a group that may use a twentieth of a CPU. */
+static void limited_group(void)
+{
+	int second = !access("/sys/fs/cgroup/cgroup.controllers", F_OK);
+	char group[64], self[32];
+	snprintf(group, sizeof(group), "/sys/fs/cgroup/%scauses-%d", second ? "" : "cpu/", getpid());
+	if (second)
+		writes_to("/sys/fs/cgroup", "cgroup.subtree_control", "+cpu");
+	if (mkdir(group, 0755))
+		perror(group), exit(1);
+	if (second)
+		writes_to(group, "cpu.max", "5000 100000");
+	else
+		writes_to(group, "cpu.cfs_quota_us", "5000");
+	if (!fork()) {
+		snprintf(self, sizeof(self), "%d", getpid());
+		writes_to(group, "cgroup.procs", self);
+		execl("/proc/self/exe", "processes", "works_within_the_limit", (char *)0);
+	}
+	wait(0);
+	rmdir(group);
+}
+
 /* --- healthy --- */
 
 NOINLINE static void makes_a_part(void) { COMPUTE(unit * 0.3); }
@@ -150,4 +189,5 @@ static void healthy_batches(void)
 
 PROGRAM(
 	CASE(fork_of_a_large_process), CASE(slow_filter), CASE(slow_worker), CASE(many_processes),
-	CASE(nice_beside_another), CASE(healthy_batches))
+	CASE(nice_beside_another), CASE(limited_group), CASE(works_within_the_limit),
+	CASE(healthy_batches))

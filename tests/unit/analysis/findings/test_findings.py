@@ -890,10 +890,23 @@ def test_what_a_rank_waits_for_outside_of_the_job_is_a_loss(tmp_path: Path) -> N
     }
     with hpcd.analysis.open(make(tmp_path / "db", steps)) as db:
         assert findings(db)[0].text == (
-            "Ranks are blocked by the kernel: 2.000 s, 67 % of the ranks' time, in main > asks."
+            "Ranks wait for the network: 2.000 s, 67 % of the ranks' time, in main > asks."
         )
-    with hpcd.analysis.open(make(tmp_path / "single", steps, size=0)) as db:
-        assert [finding.kind for finding in findings(db)] == ["hot"]
+
+
+def test_who_listens_serves_and_who_does_not_waits_for_answers(tmp_path: Path) -> None:
+    """Of what comes through a connection; a name of a host is asked for by both."""
+    steps: dict[int, list[Step]] = {
+        0: [("main/solve", "cpu", 0.5), ("main/asks/kernel:tcp_recvmsg", "blocked", 1.0),
+            ("main/looks/getaddrinfo/kernel:do_sys_poll", "blocked", 0.5)],
+    }  # fmt: skip
+    listens: Step = ("main/kernel:inet_csk_accept", "blocked", 0.5)
+    for name, more, seconds in (("asks", [], 1.5), ("serves", [listens], 0.5)):
+        path = make(tmp_path / name, {0: [*steps[0], *more]}, size=0)
+        with hpcd.analysis.open(path) as db:
+            first = findings(db)[0]
+            assert (first.kind, first.value) == ("network", pytest.approx(seconds))
+            assert first.subject == "Threads wait for the network:"
 
 
 def test_a_difference_is_large_or_small_beside_the_life_of_who_works_most(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_roles_of_modules_are_those_of_their_procedures() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[[nothing]]\nprocedures = ['x']", "no role nothing; there are barrier, "),
+        ("[[nothing]]\nprocedures = ['x']", "no role nothing; there are answer, barrier, "),
         ("[[lock]]\nprocedures = ['(']", r"\[\[lock\]\]: missing \)"),
         ("[[lock]]\nreason = 'none'", "expected procedures or modules"),
         ("[[lock]]\nprocedure = ['x']\nmodules = ['y']", "expected procedures or modules"),
