@@ -90,8 +90,8 @@ class ContextUse:
     regions, ``interprets`` ``bool[nodes]`` an interpreter's procedures, ``pipe`` waits in a pipe,
     ``full`` such as last until another reads, ``connection`` waits for the other end of one, that
     asks or answers, ``listens`` for whoever connects; ``polls`` where threads wait on a CPU for
-    others: to have none there costs nothing more; ``arrivals`` waits of :attr:`Use.OTHERS` that end as
-    another thread says so: that one may have had nothing to do itself; ``aside`` the kernel's
+    others: to have none there costs nothing more; ``arrivals`` waits of :attr:`Use.OTHERS` that end
+    as another thread says so: that one may have had nothing to do itself; ``aside`` the kernel's
     procedures that start and end processes, and wait for them and for input.
     """
 

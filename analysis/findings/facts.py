@@ -44,6 +44,12 @@ class Facts:
             return None
         return measure(db) if db.metrics.record_count <= _MOST_RECORDS else None
 
+    @cached_property
+    def waited_for_work(self) -> float:
+        """Seconds that ranks, or threads, waited, polling or asleep, while others had CPUs."""
+        sharing = self.sharing
+        return float((sharing.blame - sharing.blame_while_ready).sum()) if sharing else 0.0
+
     def named(self) -> list[Fact]:
         """Return the uses of the threads' time, that of none left out. ``every`` of them added up
         is what was measured of all threads."""

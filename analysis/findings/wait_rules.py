@@ -23,7 +23,8 @@ _WAITS = {
 # Of all the threads' time, that in which they had nothing to do among it: nobody would notice if
 # less were saved.
 _LEAST = 0.01
-# A thread that had no CPU for a time is late by a part of that time, and its waiters wait longer.
+# A thread that had no CPU for a time is late by a part of that time, and its waiters wait longer;
+# not so for a lock, which is waited for while another works with it.
 _LATE = 0.02
 
 
@@ -34,7 +35,11 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
         seconds = use.seconds(kind)
         total = float(seconds.sum())
         least = LEAST_SHARE * max(use.own, use.own_lifetime)
-        if use.with_cpu(kind) < max(least, _LATE * use.without_cpu * (kind in FOR_OTHERS)):
+        enough = use.with_cpu(kind)
+        if kind in FOR_OTHERS and enough < total:  # polling of which others took the CPUs
+            enough = max(enough, min(facts.waited_for_work, total))
+        late = kind in (Use.OTHERS, Use.OPENMP)
+        if enough < max(least, _LATE * use.without_cpu * late):
             continue
         if kind == Use.LOCKS and 2 * float(seconds[use.contexts.gil].sum()) > total:
             subject = "Threads wait for Python's lock (GIL)"
@@ -96,7 +101,8 @@ WAITING = FindingRule(
     " what other programs had the CPUs for",
     "hold a lock for less time or split it; give all the same to do; do other work meanwhile",
     "who is waited for sleeps, has nothing to do or no CPU itself; threads that hardly run; waits"
-    " for others of less than 2 % of the time without a CPU; input of processes that serve others",
+    " for others, but for locks, of less than 2 % of the time without a CPU; input of"
+    " processes that serve others",
 )  # fmt: skip
 RUNNABLE = FindingRule(
     "no CPU", _runnable,

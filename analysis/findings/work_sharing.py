@@ -35,6 +35,7 @@ _TAKES_PART = 0.5
 _BEGINS = ("_start", "<module>")
 # Who works so much of the time alone, in turns, does not do so for want of a CPU.
 _TURNS = 0.9
+_HANDED = (Use.OTHERS, Use.STARVED, Use.EVENTS)
 # A sum of samples has the standard error of their number's square root.
 _ERRORS = 3
 # As "rank 1234": takes no room from the call path.
@@ -207,7 +208,11 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     team &= not bool((have(db.roles, NameRole.EVENTS) & ~db.procedures.kernel).any())
     if loss < LEAST_SHARE * use.own / use.lived or not (team or facts.ranked):
         return
-    if most - mean < LEAST_SHARE * use.longest(ranks.line[ranks.of_line == at]):
+    lines = ranks.line[ranks.of_line == at]
+    if most - mean < LEAST_SHARE * use.longest(lines):
+        return
+    # Of a pool, which waits for work that others hand out, however late for want of a CPU.
+    if use.by_thread[lines][:, _HANDED].sum() > most:
         return
     # Of sampled time a difference within the error says nothing.
     ((rate,),) = db.rows("SELECT max(frequency) FROM event WHERE metric = 'cpu_time'")
@@ -223,7 +228,7 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
         f"{kind.capitalize()} {number} works {time_text(most)} (mean {time_text(mean, most)}):"
         " balance saves",
         most - mean, "s", loss, f"the {kind}s' time", Phrase("in ", path) if path else NO_PHRASE,
-        line=int(ranks.line[np.flatnonzero(ranks.of_line == at)[0]]),
+        line=int(lines[0]),
     )  # fmt: skip
 
 
@@ -234,5 +239,5 @@ UNEVEN_WORK = FindingRule(
     " that works most would live 5 % less",
     "divide the work evenly, or in more parts than there are threads",
     "threads that live one after another, or share no procedure, or of which none waits meanwhile;"
-    " those of a run-time system's pool, as Go's",
+    " those of a run-time system's pool, as Go's, or of which the busiest waits for longer",
 )

@@ -22,7 +22,7 @@ from hpcd.errors import UsageError
 _BUILT_IN = Path(__file__).with_name("roles.toml")
 # Of the user's file; the built-in one has a seventh.
 _LARGEST = 1 << 16
-_KERNEL = " [k]"
+_KERNEL, _INLINED = " [k]", " [inlined]"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class RoleTable:
 
     def of_labels(self, labels: Iterable[str]) -> U32:
         """``uint32[n]``: roles of procedures by their display names; kernel names end in
-        ``[k]``."""
+        ``[k]``, those of inlined ones in ``[inlined]``."""
+        labels = [label.removesuffix(_INLINED) for label in labels]
         names = [(label, label.removesuffix(_KERNEL)) for label in labels]
         return np.array([self._of_name(name, name != label) for label, name in names], np.uint32)
 

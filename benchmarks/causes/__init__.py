@@ -1,6 +1,7 @@
 """Scores what ``hpcd report`` says first of programs with one planted cause, and healthy ones.
 
-The cases of ``tests/programs/causes.c`` and the programs beside this file: in C, Python and shell.
+The cases of ``tests/programs/causes.c`` and the programs beside this file: in C (by GCC, and by
+LLVM for its OpenMP), Python, Java and shell.
 A source may have several, which an argument names. Each prints the seconds (or bytes) that its
 cause takes, by its own clocks, where that is an amount. A verdict is ``first`` if the first
 sentence names the cause, its place and its amount, ``later`` if another does; healthy programs are
@@ -31,6 +32,12 @@ from tests.support.programs import PROGRAMS
 _HERE = Path(__file__).with_name("programs")
 _START = {".py": (sys.executable,), ".sh": ("sh",)}
 _RANKS = "ranks.c"
+# Of the sources that are not for GCC.
+_COMPILERS = {_RANKS: "mpicc", "llvm_teams.c": "clang"}
+_JAVA = (
+    "java", "-XX:+PreserveFramePointer", "-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit",
+    "-Xmx96m", "-cp",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,9 @@ def command_of(source: str, name: str, folder: Path) -> list[str]:
     if source == "late_rank.c":
         return rank_commands(folder)[name == EVEN_RANKS.name]
     path = _HERE / source
+    if path.suffix == ".java":
+        subprocess.run(["javac", "-d", folder, path], check=True)
+        return [*_JAVA, str(folder), path.stem, name]
     if path.suffix in _START:
         place = folder / name
         place.mkdir(exist_ok=True)
@@ -113,7 +123,8 @@ def command_of(source: str, name: str, folder: Path) -> list[str]:
     if not path.exists():
         path = PROGRAMS / source
     program = str(folder / path.stem)
-    ranks = source == _RANKS
     flags = ["-g", "-O1", "-w", "-fopenmp", "-I", str(PROGRAMS)]
-    subprocess.run([("gcc", "mpicc")[ranks], *flags, "-o", program, path], check=True)
+    compiler = _COMPILERS.get(source, "gcc")
+    subprocess.run([compiler, *flags, "-o", program, path, "-lpthread"], check=True)
+    ranks = source == _RANKS
     return [*rank_commands(folder)[0][:-1], program, name] if ranks else [program, name]

@@ -70,6 +70,17 @@ PLANTED = {
         Case("slow_tasks", _TEAM, "makes_a_task", exact=False),
         Case("checkpoint_alone", "communication", "writes_the_checkpoint"),
     ),
+    "llvm_teams.c": (
+        Case("llvm_imbalance", _TEAM, "relaxes_unevenly"),
+        Case("llvm_critical", "communication locks", "updates_the_counts"),
+        Case("llvm_tiny_regions", "communication", "adds_very_few", exact=False),
+        Case("llvm_serial_part", _TEAM, "sorts_alone", exact=False),
+        Case("llvm_ordered", "communication locks", "omp_outlined|appends_in_order"),
+    ),
+    "Causes.java": (
+        Case("java_monitor", "locks", "updatesTheTable"),
+        Case("java_garbage", "hot", "GC|[Gg]arbage|libjvm", exact=False),
+    ),
     "ranks.c": (
         Case("reader_rank", f"{_MPI} sleep", "reads_the_next_step", exact=False),
         Case("saving_rank", _MPI, "saves_its_part"),
@@ -99,6 +110,8 @@ SOUND = {
     "processes.c": "healthy_batches",
     "files.c": "healthy_thread_server",
     "teams.c": "healthy_tasks",
+    "llvm_teams.c": "healthy_llvm",
+    "Causes.java": "healthy_java_pool",
     "interpreter.py": "healthy_worker_pool healthy_idle_workers healthy_asyncio_server",
 }
 """The names of healthy programs, by their source."""
@@ -108,6 +121,9 @@ GROUPS = {
     " writer_lock spin_lock shared_log file_lock lock_of_openmp interpreter_convoy",
     "teams of OpenMP": "tiny_regions imbalance inlined_imbalance serial_part swap_of_roles"
     " triangle single_asks ordered_part slow_tasks checkpoint_alone",
+    "teams of LLVM's OpenMP": "llvm_imbalance llvm_critical llvm_tiny_regions llvm_serial_part"
+    " llvm_ordered",
+    "Java": "java_monitor java_garbage",
     "ranks of MPI": "late_rank reader_rank saving_rank uneven_cells chain_of_ranks",
     "other threads": "false_wakeups sleep_polling spinning polls_with_sleep small_pool"
     " slow_producer late_at_the_barrier backoff thread_per_request blocked_event_loop slow_source",

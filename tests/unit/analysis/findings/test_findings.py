@@ -895,7 +895,7 @@ def test_what_a_rank_waits_for_outside_of_the_job_is_a_loss(tmp_path: Path) -> N
 
 
 def test_who_listens_serves_and_who_does_not_waits_for_answers(tmp_path: Path) -> None:
-    """Of what comes through a connection; a name of a host is asked for by both."""
+    """By their connections; both wait for names of hosts."""
     steps: dict[int, list[Step]] = {
         0: [("main/solve", "cpu", 0.5), ("main/asks/kernel:tcp_recvmsg", "blocked", 1.0),
             ("main/looks/getaddrinfo/kernel:do_sys_poll", "blocked", 0.5)],
