@@ -15,6 +15,7 @@ import pytest
 from hpcd.__main__ import build_parser
 from hpcd.cli.verbs import VERBS
 from hpcd.measurement.chunk import ChunkKind
+from hpcd.viewer.server.answers import BINARY_ANSWERS, JSON_ANSWERS
 from tests.support.paths import ROOT
 
 
@@ -225,6 +226,13 @@ def test_every_option_is_on_a_page_of_the_documents() -> None:
         if action.option_strings and not words & set(action.option_strings)
     }
     assert not missing, f"no page names {', '.join(sorted(missing))}"
+
+
+def test_every_answer_of_the_viewer_is_documented() -> None:
+    page = (ROOT / "docs/viewer-api.md").read_text()
+    documented = set(re.findall(r"`db/NAME/([a-z/-]+)\b", page))
+    missing = {*JSON_ANSWERS, *BINARY_ANSWERS} - documented
+    assert not missing, f"docs/viewer-api.md has no {', '.join(sorted(missing))}"
 
 
 def verb_parser(verb: str) -> argparse.ArgumentParser:
