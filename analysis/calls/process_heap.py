@@ -64,36 +64,30 @@ class ProcessHeap:
 
 
 def measure_heap(
-    db: Database,
-    processes: Iterable[int] | None = None,
-    t0: int | None = None,
-    t1: int | None = None,
+    db: Database, processes: Iterable[int] | None = None, since: int | None = None
 ) -> list[ProcessHeap]:
-    """The heap of ``processes`` (rows of the table; None: all), that with the highest peak first.
+    """Return the heap of ``processes`` (rows of the table; None: all), the highest peak first.
 
-    Of [t0, t1), ns since the origin: the peak is the highest in it, the end is ``t1``, allocated is
-    what was so within; what was allocated before counts as held. Raises :class:`UsageError` where
-    the heap was not recorded. O(n log n) in the processes' calls until ``t1``.
+    Peak and allocated bytes are of the time from ``since`` (ns; None: all) on; blocks allocated
+    before count as held. Raises :class:`UsageError` where the heap was not recorded. O(n log n) in
+    the processes' calls.
     """
     functions = db.calls.of_group(Group.HEAP)
     if not functions:
         raise UsageError(f"{db.path}: allocations were not recorded; hpcd attach, run and profile"
                          " do with --heap")  # fmt: skip
     result = [
-        _measured(db, calls, number, t0)
-        for number, calls in calls_by_process(db, functions, processes, t1)
+        _measured(db, calls, number, -NEVER if since is None else since)
+        for number, calls in calls_by_process(db, functions, processes, None)
     ]
     return sorted(result, key=lambda one: -one.at_peak.total[0])
 
 
-def _measured(
-    db: Database, calls: npt.NDArray[np.void], process: int, t0: int | None
-) -> ProcessHeap:
+def _measured(db: Database, calls: npt.NDArray[np.void], process: int, since: int) -> ProcessHeap:
     names = ("function", "time", "duration", "weight", "value")
     blocks = heap_blocks(db.calls.of_group(Group.HEAP), *(calls[name] for name in names))
     group, path, node = path_groups(db, calls["node"][blocks.call].astype(np.int64))
-    begin = -NEVER if t0 is None else t0
-    moments, held = held_over_time(blocks.born, blocks.died, blocks.bytes, begin)
+    moments, held = held_over_time(blocks.born, blocks.died, blocks.bytes, since)
     peak_at = int(held.argmax()) if len(held) else -1
     peak_ns = int(moments[peak_at]) if len(held) else 0
 
@@ -104,7 +98,7 @@ def _measured(
         total = np.rint(sums(blocks.bytes, which)).astype(np.int64)
         return Estimate(total, np.sqrt(sums(blocks.variance, which)))
 
-    fresh = blocks.born >= begin
+    fresh = blocks.born >= since
     at_peak = estimate((blocks.born <= peak_ns) & (blocks.died > peak_ns))
     at_end = estimate(blocks.died == NEVER)
     count = sums(calls["weight"][blocks.call], fresh).astype(np.int64)
@@ -113,7 +107,7 @@ def _measured(
     thin = np.unique(np.linspace(0, max(len(held) - 1, 0), _MOMENTS).astype(np.int64))
     thin = np.union1d(thin, [peak_at]) if len(held) else thin[:0]
     return ProcessHeap(
-        process, line.process, line.pid, max(peak_ns, begin, 0),
+        process, line.process, line.pid, max(peak_ns, since, 0),
         np.stack([moments[thin], held[thin]], axis=1), [path[at] for at in order.tolist()],
         node[order], count[order], estimate(fresh).at(order), at_peak.at(order), at_end.at(order),
     )  # fmt: skip

@@ -41,6 +41,8 @@ from hpcd.masks import marked
 from hpcd.model.cct import CCT
 
 _LEAST_COST = 0.005
+# Phases below this share of the time are left out.
+_LEAST = 0.01
 """Share of a line's time that a callee must take to mark iterations."""
 _REFERENCES = 8
 """Lines that are looked at for a pattern: on the slowest rank waits between calls are short."""
@@ -170,10 +172,10 @@ class PhaseTimeline:
             if value >= GOOD * best
         )
 
-    def phases(self, pattern: Pattern | None, share: float = 0.01) -> list[Phase]:
+    def phases(self, pattern: Pattern | None) -> list[Phase]:
         """Return the phases of the first line, one callee of the iterating context after another.
 
-        Iterations are one phase; what takes less than ``share`` of the time is left out.
+        Iterations are one phase; short phases are left out.
         """
         line = self._stretches(0)
         tree = self.matching.tree
@@ -182,7 +184,7 @@ class PhaseTimeline:
         child[tree.parent == np.arange(len(tree))] = 0
         token = child[line.node]
         names = [place.label for place in self.matching.places]
-        least = share * float(line.end[-1] - line.begin[0]) if len(line.begin) else 0
+        least = _LEAST * float(line.end[-1] - line.begin[0]) if len(line.begin) else 0
         phases = []
         first, last = (None, None)
         if pattern is not None:

@@ -194,14 +194,14 @@ class _Builder:
         if spot is not None:
             return spot
         seen = [
-            self._seen_from(scope, self._context[loop])
+            self._seen_from(scope, loop)
             for scope in self._exit[self._exits[loop] : self._exits[loop + 1]]
         ]
         seen = [view for view in seen if view[1]]
         if not seen:
             # Compilers give line 0 to code that they made from several lines.
             seen = [
-                self._seen_from(scope, self._context[loop])
+                self._seen_from(scope, loop)
                 for scope in self._block[self._blocks[loop] : self._blocks[loop + 1]]
             ]
             seen = [view for view in seen if view[1]]
@@ -209,8 +209,9 @@ class _Builder:
         self._spots[loop] = spot
         return spot
 
-    def _seen_from(self, scope: int, context: int) -> tuple[int, int]:
-        """File and line of ``scope`` in ``context``, or of the call in it that ``scope`` is of."""
+    def _seen_from(self, scope: int, loop: int) -> tuple[int, int]:
+        """File and line of ``scope`` in the context of ``loop``, or of the call there."""
+        context = self._context[loop]
         while scope >= 0 and self._parent[scope] != context:
             scope = self._parent[scope]
         if scope < 0 or context < 0 or not self._line[scope]:
