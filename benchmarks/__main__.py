@@ -2,8 +2,8 @@
 
 python -m benchmarks [--smallest] [slowdown collector walk whole short from_start startup waits
                                    what_if imbalance io_calls_cost probe_cost heap_cost hung_job
-                                   questions python_frames causes compare churn newcomers node merge
-                                   check exports render viewer]
+                                   questions python_frames python_programs causes compare churn
+                                   newcomers node merge check exports render viewer]
 
 With --smallest each does as little as it can: whether it still works is all that shows.
 """
@@ -38,6 +38,7 @@ NAMES = (
     "causes",
     "probe_cost",
     "python_frames",
+    "python_programs",
     "heap_cost",
     "churn",
     "newcomers",
