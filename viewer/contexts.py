@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from hpcd.analysis import Database
-from hpcd.analysis.profile.entities import Entities
 from hpcd.analysis.profile.views import SCOPE_VIEWS, ViewTree, contexts
 from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import Mask
@@ -48,10 +47,8 @@ class Trees:
         """The tree of a view in which entities of the same name are one."""
         contexts_of_view, labels = self._get(view)
         first: dict[str, int] = {}
-        same = [
-            first.setdefault(label, at) if known_by_name(contexts_of_view.entities, at) else at
-            for at, label in enumerate(labels)
-        ]
+        named = (contexts_of_view.entities.kind <= ScopeKind.INLINED).tolist()
+        same = [first.setdefault(label, at) if named[at] else at for at, label in enumerate(labels)]
         of_node = np.array(same, np.uint64)[contexts_of_view.tree.frame.astype(np.int64)]
         tree, node_of = collapse(contexts_of_view.tree, of_node)
         return replace(contexts_of_view, tree=tree, place=node_of[contexts_of_view.place])
@@ -120,8 +117,3 @@ class Trees:
         tops = named[contexts_of_view.tree.frame.astype(np.int64)]
         tops[0] = False
         return contexts_of_view.tree.below(tops)[contexts_of_view.place]
-
-
-def known_by_name(entities: Entities, number: int) -> bool:
-    """Whether what has this one's name is the same to people."""
-    return int(entities.kind[number]) <= ScopeKind.INLINED

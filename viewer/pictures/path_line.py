@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from hpcd.analysis.waits.path_report import PathReport, path_report
+from hpcd.analysis.waits.path_report import path_report
 from hpcd.array_types import F64, I64
 from hpcd.masks import positions
 from hpcd.viewer.pictures.picture import Page
@@ -44,7 +44,9 @@ def draw_path(page: Page, axes: Axes, rows: Sequence[I64], width: int) -> dict[s
     begin, end = steps.begin / 1e9, steps.end / 1e9
     _dim(page, axes, len(rows), row, begin, end)
     seen = np.flatnonzero(row >= 0)
-    colours = [_colour(report, part) for part in steps.part[seen].tolist()]
+    colours = [
+        _COLOURS.get(report.parts[part].kind.label, _OTHER) for part in steps.part[seen].tolist()
+    ]
     y = row[seen] + _BELOW
     along = np.stack([np.stack([begin[seen], y], 1), np.stack([end[seen], y], 1)], 1)
     changes = seen[1:][(np.diff(seen) == 1) & (np.diff(row[seen]) != 0)]
@@ -70,10 +72,6 @@ def draw_path(page: Page, axes: Axes, rows: Sequence[I64], width: int) -> dict[s
         _COLOURS.get(kind, _OTHER)
         for kind, seconds in shares
     }  # fmt: skip
-
-
-def _colour(report: PathReport, part: int) -> str:
-    return _COLOURS.get(report.parts[part].kind.label, _OTHER)
 
 
 def _dim(page: Page, axes: Axes, count: int, row: I64, begin: F64, end: F64) -> None:

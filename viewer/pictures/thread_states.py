@@ -131,14 +131,9 @@ def _head(pixels: RGB, first: int, end: int, own: RGB, state: U8, ground: RGB) -
     height = end - first
     if height < _LOW:
         return
-    thick = head_height(height)
+    thick = max(1, min(round(height / 24), 2))
     for count, kinds in ((thick, (ASLEEP, WAITING)), (2 * thick, (WAITING,))):
         where = np.isin(state, kinds)
         pixels[first : first + count, where] = own[where]
     if height >= _GAPPED:
         pixels[end - 2 : end] = ground
-
-
-def head_height(height: int) -> int:
-    """Return how many pixels the line of a sleeping thread has in a row of ``height``."""
-    return max(1, min(round(height / 24), 2))

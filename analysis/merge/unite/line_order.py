@@ -109,16 +109,6 @@ NO_NUMBER = -(1 << 62)
 """In place of None; numbers of measurements are within 2^60 of 0."""
 
 
-def unknown_process(number: int) -> Process:
-    """Represents a process that was not announced: the report was lost."""
-    return Process(number, 0, 0, "unknown", "", (), 0, 0)
-
-
-def unknown_thread(line: int) -> Thread:
-    """Represents a thread that was not announced: the report was lost."""
-    return Thread(line, -1, 0, "unknown", 0)
-
-
 def order_lines(
     measurements: Sequence[MeasurementContents],
 ) -> tuple[LineOrder, ProcessTable, ThreadTable]:
@@ -254,7 +244,7 @@ def _threads(contents: MeasurementContents) -> IdentityColumns[Thread]:
         return known
     rows = dict(known.items())
     return IdentityColumns.of(
-        Thread, {line: rows.get(line) or unknown_thread(line) for line in lines}
+        Thread, {line: rows.get(line) or Thread(line, -1, 0, "unknown", 0) for line in lines}
     )
 
 
@@ -271,9 +261,9 @@ def _processes(
     lost = set(threads.column("process")) - set(known)
     if not lost:
         return known
-    return IdentityColumns.of(
-        Process, {**dict(known.items()), **{id: unknown_process(id) for id in sorted(lost)}}
-    )
+    # The reports of these were lost.
+    unknown = {id: Process(id, 0, 0, "unknown", "", (), 0, 0) for id in sorted(lost)}
+    return IdentityColumns.of(Process, {**dict(known.items()), **unknown})
 
 
 _LINE, _PROCESS = Thread.__slots__.index("line"), Thread.__slots__.index("process")
