@@ -25,6 +25,7 @@ from pathlib import Path
 from rich.table import Table
 
 from benchmarks.causes.cases import GROUPS, PLANTED, SOUND
+from benchmarks.causes.scheduler_counts import SchedulerCounts, largest_difference
 from benchmarks.workloads import scratch, sized
 from tests.soak.findings import EVEN_RANKS, Case, accused, judged, rank_commands, recorded
 from tests.support.programs import PROGRAMS
@@ -46,7 +47,9 @@ class Result:
 
     ``verdict`` is first, later, no, silent, accused or failed; ``planted`` its cause's amount as it
     measured itself, ``value`` (``unit``) the first sentence's; ``text`` that sentence, or why there
-    is none; ``seconds`` that recording and merging took.
+    is none; ``seconds`` that recording and merging took; ``cpu_differs`` and ``runnable_differs``
+    by what part a thread's CPU time, and its time without a CPU, differ at most from the kernel's
+    count.
     """
 
     program: str
@@ -57,6 +60,8 @@ class Result:
     unit: str
     text: str
     seconds: float
+    cpu_differs: float = 0.0
+    runnable_differs: float = 0.0
 
 
 def run() -> Table:
@@ -92,11 +97,14 @@ def _result(folder: Path, case: Case, command: list[str]) -> Result:
     name, begin = case.name, time.monotonic()
     cause = next((group for group, names in GROUPS.items() if name in names.split()), "healthy")
     try:
-        told, planted = recorded(folder, case, command)
+        with SchedulerCounts() as counts:
+            told, planted = recorded(folder, case, command)
     except (subprocess.SubprocessError, AssertionError) as error:
         took = time.monotonic() - begin
         return Result(name, cause, "failed", 0.0, 0.0, "", str(error).replace("\n", " "), took)
     took = time.monotonic() - begin
+    paths = folder / f"{name}.m", folder / f"{name}.db"
+    differs = largest_difference(counts.threads, *paths)
     if not case.kinds:
         verdict = "accused" if accused(case.name, told) else "silent"
     elif not judged(case, told, planted):
@@ -105,7 +113,7 @@ def _result(folder: Path, case: Case, command: list[str]) -> Result:
         later = any(not judged(case, [one], planted) for one in told)
         verdict = "later" if later else "no"
     value, unit, text = (told[0].value, told[0].unit, told[0].text) if told else (0.0, "", "")
-    return Result(name, cause, verdict, planted, value, unit, text, took)
+    return Result(name, cause, verdict, planted, value, unit, text, took, *differs)
 
 
 def command_of(source: str, name: str, folder: Path) -> list[str]:
