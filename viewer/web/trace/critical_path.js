@@ -97,7 +97,7 @@ export class CriticalPath {
     if (!answer) return;
     const { seconds, changes, threads, thread, kinds, words, sentence } = answer;
     const among = `${formatCount(threads)} thread${threads === 1 ? "" : "s"}`;
-    this.at("critical-of").textContent = `${formatTime(seconds * 1e9)}, ${formatCount(changes)} change${changes === 1 ? "" : "s"} of thread among ${among}, ends on ${thread}. ${sentence}`;
+    this.at("critical-of").textContent = `${formatTime(seconds * 1e9)}, ${formatCount(changes)} change${changes === 1 ? "" : "s"} of thread among ${among}, ends on ${thread}${sentence && `. ${sentence}`}`;
     const rows = Object.entries(kinds).map(([kind, value]) => ({ kind, value, share: value / seconds, name: words[kind] })).sort((one, two) => two.value - one.value);
     const stack = this.at("critical-stack");
     stack.replaceChildren(...rows.map(({ kind, share, name }) => {
