@@ -87,13 +87,15 @@ def _message_waits(facts: Facts) -> Iterator[Finding]:
     by_call: Counter[tuple[WaitKind, int]] = Counter()
     for group in by_path(job.recorded, job.waits)[0]:
         by_call[group.kind, group.node] += group.seconds  # type: ignore[assignment]
-    total = float(sum(by_call.values()))
-    if total < LEAST_SHARE * use.lived:
+    recorded = float(sum(by_call.values()))
+    # The whole that shares are of has the time of threads that count, and of each use once.
+    total = min(recorded, float(use.seconds(Use.OTHERS).sum()))
+    if total < LEAST_SHARE * use.own:
         return
     ((kind, node), seconds), *_ = by_call.most_common(1)
     place = use.places.path(node)
     outside, words = meanwhile(facts, Use.OTHERS, total, place.path)
-    share = percent(seconds / total, 0)
+    share = percent(seconds / recorded, 0)
     yield Finding(
         "outside" if outside else "messages", "Calls of MPI wait for other ranks", total, "s",
         total / use.lived, "the ranks' time",

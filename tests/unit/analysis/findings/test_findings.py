@@ -458,6 +458,20 @@ def test_amounts_have_room_before_places() -> None:
     assert few.text == "x" * 70 + " 128.1 ms, 0.3 % of the threads' time."
 
 
+def test_who_polls_without_a_cpu_waits_for_others(tmp_path: Path) -> None:
+    """The imbalance counts it as waiting for others, too: both amounts are one."""
+    steps: dict[int, list[Step]] = {
+        0: [("main/solve", "cpu", 3.0)],
+        1: [
+            ("main/solve", "cpu", 1.0), ("main/MPI_Recv", "cpu", 0.5),
+            ("main/MPI_Recv", "runnable by stress 7", 1.5),
+        ],
+    }  # fmt: skip
+    with hpcd.analysis.open(make(tmp_path / "db", steps)) as db:
+        waited = float(TimeUse(db).seconds(Use.OTHERS).sum())
+        assert waited == pytest.approx(float(measure(db).idle.sum()), abs=0.01)
+
+
 def test_threads_of_one_phase_after_another_are_no_team(tmp_path: Path) -> None:
     work = "main/worker/work"
     steps: dict[int, list[Step]] = {
