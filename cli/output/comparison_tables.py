@@ -39,6 +39,7 @@ def heading_lines(comparison: Comparison) -> Iterator[str]:
     """Yield the run times, a line for each side and for each step between two of them."""
     if sentence := run_time_sentence(comparison):
         yield sentence
+    said = bool(sentence) and comparison.procedure is None
     total = comparison.total
     for number, side in enumerate(comparison.sides):
         ranks = f" for each of {side.ranks} ranks" if side.ranks > 1 else ""
@@ -46,7 +47,7 @@ def heading_lines(comparison: Comparison) -> Iterator[str]:
         more = ""
         if number and (change := change_text(*total[number - 1 : number + 1].tolist())):
             more = f" ({change})"
-        of_time = "" if comparison.metric == TIME else _time_of(comparison, number)
+        of_time = "" if comparison.metric == TIME else _time_of(comparison, number, said=said)
         yield f"{number + 1}: {side.label}: {cost} of {comparison.metric}{ranks}{more}{of_time}"
         if part := side.seen.sentence():
             yield f"   {part}"
@@ -59,8 +60,9 @@ def heading_lines(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _time_of(comparison: Comparison, number: int) -> str:
-    """Return the duration of a side; with several threads a rank, also the sum of theirs."""
+def _time_of(comparison: Comparison, number: int, *, said: bool) -> str:
+    """Return the duration of a side, unless it is ``said`` before; with several threads a rank,
+    also the sum of theirs."""
     side, lived = comparison.sides[number], float(comparison.lived[number])
     threads = len(np.unique(side.lines))
     if not lived:
@@ -68,9 +70,9 @@ def _time_of(comparison: Comparison, number: int) -> str:
     part = side.begin is None and not side.seen.whole_run
     took = "recorded for" if part else "it took"
     if threads <= side.ranks:
-        return f"; {took} {time_text(lived)}"
+        return "" if said else f"; {took} {time_text(lived)}"
     together = f"{time_text(lived)} of the time of {threads / side.ranks:,.3g} threads"
-    if side.begin is not None or not bool(comparison.looked_at.all()):
+    if said or side.begin is not None or not bool(comparison.looked_at.all()):
         return f"; {together}"
     lines = side.database.lines
     elapsed = float(lines.end[side.lines].max() - lines.start[side.lines].min()) / 1e9
