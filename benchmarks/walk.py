@@ -1,4 +1,5 @@
-"""Cost of the in-kernel walk a sample, beside the kernel's own frame pointer walk.
+"""Cost of the in-kernel walk a sample, beside the kernel's own frame pointer walk; and with Python
+frames.
 
 The two take turns, and the median round of each counts: other users of the processor's caches
 change what a walk costs from one second to the next.
@@ -19,9 +20,11 @@ from rich.table import Table
 from benchmarks.workloads import HPCD, ROOT, sized
 from hpcd.bpf.kernel import libbpf, syscalls
 from hpcd.bpf.loading.loader import Programs
+from tests.support.interpreters import interpreters
 
 _SECONDS, _ROUNDS = sized((2, 5), (1, 1))
 _FRAMES = sized((12, 19, 68, 200), (12,))
+_PACE = ROOT / "tests/programs/python_pace.py"
 _SOURCE = "frame_pointers.bpf.c"
 
 
@@ -34,11 +37,20 @@ def compile_chain(folder: Path, *flags: str) -> str:
 
 def walk_cost(program: str, depth: int, folder: Path) -> float:
     """µs of BPF time a sample while ``program`` runs at ``depth``."""
-    output = folder / f"m{depth}-{time.monotonic_ns()}"
-    done = subprocess.run(
-        [*HPCD, "run", "--json", "-o", str(output), "--", program, str(_SECONDS), str(depth)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    return _cost(folder, "run", "--", program, str(_SECONDS), str(depth))
+
+
+def python_cost(python: list[str], folder: Path) -> float:
+    """µs of BPF time a sample of a loop at about 20 native and 20 Python frames."""
+    # It ends by itself, as the recording is to have no part of an attachment's time.
+    program = [*python, str(_PACE), str(_SECONDS / 4), "4"]
+    return _cost(folder, "run", "--no-blocked", "--", *program)
+
+
+def _cost(folder: Path, command: str, *arguments: str) -> float:
+    output = folder / f"m{time.monotonic_ns()}"
+    recorded = [*HPCD, command, "--json", "-o", str(output), *arguments]
+    done = subprocess.run(recorded, capture_output=True, text=True, check=True)
     summary = json.loads(done.stdout.splitlines()[-1])
     overhead = summary["overhead"]
     seconds = float(overhead["bpf_s"]) - float(overhead["bpf_switches_s"])
@@ -85,4 +97,8 @@ def run() -> Table:
             ratio = statistics.median(own / kernel for own, kernel in rounds)
             own, kernel = (statistics.median(costs) for costs in zip(*rounds, strict=True))
             table.add_row(f"{frames}", f"{own:.2f}", f"{kernel:.2f}", f"{ratio:.2f}")
+        for version, start in interpreters().items():
+            python = [str(word) for word in start]
+            own = statistics.median(python_cost(python, folder) for _ in range(_ROUNDS))
+            table.add_row(f"20 + 20 of Python {version}", f"{own:.2f}")
     return table
