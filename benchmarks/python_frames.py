@@ -271,8 +271,11 @@ def _by_version(folder: Path) -> Table:
                     for metric, of in counts.items():
                         counts[metric] = _sum(of, count_pairs(output, metrics=(metric,)))
                     shutil.rmtree(output)
-                    samples, waits = (of.records for of in counts.values())
-                    print(f"CPython {version}: {samples:,} samples, {waits:,} waits", flush=True)
+                    said = [
+                        f"{of.records:,} records of {metric}, {of.impossible.total()} impossible"
+                        for metric, of in counts.items()
+                    ]
+                    print(f"CPython {version}: {', '.join(said)}", flush=True)
             finally:
                 process.kill()
         columns = [
