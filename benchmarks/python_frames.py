@@ -271,11 +271,11 @@ def _by_version(folder: Path) -> Table:
                     for metric, of in counts.items():
                         counts[metric] = _sum(of, count_pairs(output, metrics=(metric,)))
                     shutil.rmtree(output)
-                    said = [
+                    progress = [
                         f"{of.records:,} records of {metric}, {of.impossible.total()} impossible"
                         for metric, of in counts.items()
                     ]
-                    print(f"CPython {version}: {', '.join(said)}", flush=True)
+                    print(f"CPython {version}: {', '.join(progress)}", flush=True)
             finally:
                 process.kill()
         columns = [
