@@ -46,6 +46,8 @@ class KernelTargets:
             return None
         self._user_threads += 1
         number = self._user_threads << THREAD_CPU_BITS | _USER_NUMBERS
+        if tid < len(self._maps.registered):
+            self._maps.registered[tid] = 1
         fresh = self._maps.threads.add(
             struct.pack("<I", tid), wire.Thread(number=number, hidden=int(before_exec)).pack()
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcd.bpf import wire
@@ -23,6 +25,8 @@ MAX_PYTHON_PROGRAMS = 1024
 # others the names are not known.
 MAX_OUTSIDERS = 4096
 
+_MOST_TIDS = Path("/proc/sys/kernel/pid_max")
+
 
 class SamplerMaps(maps.MapSet):
     """The programs' maps but for table memory and the rings, with ``caches`` stack caches."""
@@ -33,6 +37,13 @@ class SamplerMaps(maps.MapSet):
         self.rules = self.create("rules", maps.ARRAY, wire.Rule.BYTES, wire.MAX_RULES)
         self.processes = self.create("processes", maps.HASH, wire.Process.BYTES, MAX_PROCESSES)
         self.threads = self.create("threads", maps.HASH, wire.Thread.BYTES, MAX_THREADS)
+        rows = -(-int(_MOST_TIDS.read_text()) // wire.TIDS_IN_ROW)
+        registered = self.create(
+            "registered", maps.ARRAY, wire.REGISTERED_BYTES, rows, flags=maps.MMAPABLE
+        )
+        self.registered = mmap.mmap(registered.fd, rows * wire.REGISTERED_BYTES)
+        """A byte for each tid, not 0 where it may be a registered thread's."""
+        self.resources.callback(self.registered.close)
         self.pythons = self.create("pythons", maps.HASH, wire.Python.BYTES, MAX_PROCESSES)
         self.python_programs = self.create(
             "python_programs", maps.LRU_HASH, wire.Python.BYTES, MAX_PYTHON_PROGRAMS,

@@ -29,7 +29,8 @@ class SamplerOptions:
 
     - ``follow_children``: child processes of targets are targets too.
     - ``waiting``: threads that leave their CPU and come back are reported
-      (:class:`hpcd.bpf.wire.SwitchEvent`).
+      (:class:`hpcd.bpf.wire.SwitchEvent`); with ``wakers`` also who woke them, and what ran while
+      they waited for a CPU.
     - ``everything``: all processes are targets.
     - ``selecting``: processes that are no targets are reported when they exec;
       ``control_groups``: when they enter a control group.
@@ -47,6 +48,7 @@ class SamplerOptions:
 
     follow_children: bool = True
     waiting: bool = True
+    wakers: bool = True
     everything: bool = False
     selecting: bool = False
     control_groups: bool = False
@@ -101,6 +103,7 @@ class SamplerOptions:
             "SELECTING": int(self.selecting),
             "ON_DEMAND": int(self.on_demand),
             "LONG_WAIT": self.long_wait_ns,
+            "WAKERS": int(self.wakers),
             **self._budgets(),
             "TOUCHED_FUNCTION": (self.calls and self.calls.touched_function) or 0,
         }
@@ -114,9 +117,9 @@ class SamplerOptions:
             "on_free": "sched_process_free",
         }
         if self.waiting:
+            tracepoints |= {"on_switch": "sched_switch", "on_waking": "sched_waking"}
+        if self.waiting and self.wakers:
             tracepoints |= {
-                "on_switch": "sched_switch",
-                "on_waking": "sched_waking",
                 "on_hrtimer": "hrtimer_expire_entry",
                 "on_hrtimer_end": "hrtimer_expire_exit",
                 "on_timer": "timer_expire_entry",

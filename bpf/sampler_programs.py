@@ -122,7 +122,11 @@ class SamplerPrograms:
             **_hash_keys(),
             "PROBING": 0,
             "KEEPING_KERNEL_PARTS": int(has_helper(Helper.LOOP)),
-            **(preempt_count_constants() if options.waiting else NO_PREEMPT_COUNT),
+            **(
+                preempt_count_constants()
+                if options.waiting and options.wakers
+                else NO_PREEMPT_COUNT
+            ),
             **(self.calls.constants() if self.calls else {}),
         }
         self.walks_later = options.background and chosen_loader(options.loader) == "object"

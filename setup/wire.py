@@ -42,7 +42,7 @@ MACHINES = {"x86_64": "HPCD_X86_64", "aarch64": "HPCD_AARCH64"}
 OPAQUE = {
     "block", "budget", "cache_set", "call_key", "call_slots", "copier", "heap_block", "kernel_part",
     "known_rules", "long_walk", "object_key", "occupancy", "occupant", "open_call", "open_calls",
-    "polled", "python_chain", "registers", "request", "shot_key", "waking",
+    "polled", "python_chain", "registered", "registers", "request", "shot_key", "waking",
 }  # fmt: skip
 # Parts of structures that no declaration has; declared apart, none could be told from the rest.
 SPANS = {"stack_event": ("walk", "time", "frame"), "event_head": ("thread_event", "time", "tid")}

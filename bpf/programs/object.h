@@ -56,6 +56,7 @@ OPTION(SELECTING);
 OPTION(ONLY_USER);
 OPTION(ON_DEMAND);
 OPTION(LONG_WAIT);
+OPTION(WAKERS);
 OPTION(KEEPING_KERNEL_PARTS);
 /* Of each user in a stretch of time (threads/budgets.h): frames walked on a CPU; bytes of paths, of switches, of
  * copied stacks and of calls in rings that fill. 0: there are no budgets. */

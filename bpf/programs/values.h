@@ -63,6 +63,13 @@ struct thread {
 /* The most processes that are told apart in a wait for a CPU. */
 #define OCCUPANT_SUMS 16
 
+/* Of a row of tids whether each may be a registered thread's. */
+#define TIDS_IN_ROW 65536
+
+struct registered {
+	u8 tid[TIDS_IN_ROW];
+};
+
 struct occupant {
 	u64 task; /* address of the thread that ran last */
 	u64 id;   /* its process << 32 | its number; 0: the CPU was idle */

@@ -59,6 +59,10 @@ class Options:
     waits: bool = option(
         True, "--no-blocked", flag(False), _RECORD, "record CPU time only, not waits"
     )
+    wakers: bool = option(
+        True, "--no-wakers", flag(False), _RECORD,
+        "record waits without who ended them, and without what ran while threads waited for a CPU",
+    )  # fmt: skip
     threshold_ns: int = option(
         DEFAULT_THRESHOLD_NS, "--blocked-threshold",
         number("US", 0, _MOST, "microseconds", whole=True, scale=1000), _RECORD,

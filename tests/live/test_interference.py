@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hpcd.analysis.database import Database
 from hpcd.analysis.profile.interferers import InterfererKind
 from tests.support.limited_group import MOVES, limited
 from tests.support.recorded import hpcd, record
@@ -98,6 +99,18 @@ def test_a_limit_is_what_threads_wait_for(tmp_path: Path) -> None:
         command: list[object] = ["sh", "-c", MOVES, group, sys.executable, _WORKS]
         seconds = _interferers(tmp_path, ["nice", "-n", str(_URGENT), *command])
     assert seconds[InterfererKind.LIMIT, ""] >= 0.8 * sum(seconds.values())
+
+
+def test_without_wakers_waits_are_recorded_alone(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    command = _on_cpu(_cpu(), build("threads.c"), 0.3)
+    summary = record(tmp_path / "m", command, "--no-wakers")
+    assert summary["time"]["runnable"] > 0.1
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    with Database(tmp_path / "db") as db:
+        assert not len(db.waits)
+        assert not len(db.interference)
 
 
 def test_a_filter_leaves_what_fits(tmp_path: Path) -> None:

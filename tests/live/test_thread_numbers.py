@@ -4,6 +4,7 @@ their tids again."""
 from __future__ import annotations
 
 import json
+import os
 import struct
 import subprocess
 from collections.abc import Callable
@@ -46,6 +47,25 @@ def test_a_number_is_never_given_again(tmp_path: Path, build: Callable[..., Path
     assert threads <= truth["threads"] + 2 + LEFT * possible_cpus()
     # Each of the others was lost when it was born, and when it was sampled.
     assert summary.samples.dropped["thread table full"] >= truth["forks"] - LEFT * possible_cpus()
+
+
+def test_threads_that_are_recorded_are_noted_by_tid(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """Programs look no other thread up."""
+    process = started(build("churn.c"), 1, 1, 1, 0, "-")
+    recording = Recording(Options(selector=Selector(pids=(process.pid,)), output=tmp_path / "m"))
+    noted: list[int] = []
+
+    def note() -> None:
+        session = recording._session
+        assert session
+        registered = session._parts.sampler.programs.maps.registered
+        noted.extend((registered[process.pid], registered[os.getpid()]))
+        process.communicate()
+
+    recording.run(attached=note)
+    assert noted == [1, 0]
 
 
 def wave(process: subprocess.Popen[str]) -> tuple[int, int]:

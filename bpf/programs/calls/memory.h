@@ -79,7 +79,7 @@ static __always_inline int fill_memory_call(struct call *call, u32 kind, struct 
 static __always_inline int on_fault(u64 address, u32 in_kernel)
 {
 	u32 tid = bpf_get_current_pid_tgid();
-	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	struct thread *thread = find_thread(tid);
 
 	if (!thread || thread->hidden)
 		return 0;
@@ -151,7 +151,7 @@ int on_page(struct bpf_raw_tracepoint_args *ctx)
 
 	if ((flags & (GFP_HIGHMEM | GFP_MOVABLE)) != (GFP_HIGHMEM | GFP_MOVABLE))
 		return 0;
-	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	struct thread *thread = find_thread(tid);
 	struct counters *count = counters();
 	if (!thread || !thread->fault || !count || !ctx->args[0])
 		return 0;

@@ -89,7 +89,7 @@ static __always_inline struct thread *submitter(struct counters *count)
 {
 	u64 id = bpf_get_current_pid_tgid();
 	u32 tid = id, tgid = id >> 32;
-	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	struct thread *thread = find_thread(tid);
 
 	if (!thread) {
 		/* The thread by which the kernel polls a ring is announced by nothing. */

@@ -66,7 +66,7 @@ int on_call_enter(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!made || made->kind == CALL_IGNORED)
 		return 0;
-	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	struct thread *thread = find_thread(tid);
 	struct counters *count = counters();
 	if (!count)
 		return 0;
@@ -153,7 +153,7 @@ int on_call_exit(struct bpf_raw_tracepoint_args *ctx)
 	u32 tid = bpf_get_current_pid_tgid();
 	struct call call;
 
-	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	struct thread *thread = find_thread(tid);
 	struct counters *count = counters();
 	if (!thread || !thread->entered || !count)
 		return 0;

@@ -32,14 +32,13 @@ static __always_inline u32 is_limited(struct task_struct *task)
 }
 
 /* Notes that the present thread leaves this CPU now. */
-static __always_inline struct occupancy *note_occupant(struct task_struct *task, u64 now)
+static __always_inline struct occupancy *note_occupant(struct task_struct *task, u64 id, u64 now)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct occupancy *occupancy = map_lookup(MAP(OCCUPANCY), &cpu);
 
 	if (!occupancy)
 		return 0;
-	u64 id = bpf_get_current_pid_tgid();
 	struct occupant *last = &occupancy->ran[occupancy->newest % OCCUPANTS];
 	if (last->id >> 32 != id >> 32) {
 		occupancy->newest++;

@@ -22,7 +22,7 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number
 		count->fired++;
 	if (!tid) /* a CPU's idle task */
 		return 0;
-	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	struct thread *thread = find_thread(tid);
 	if (!thread) {
 		struct process *process = map_lookup(MAP(PROCESSES), &tgid);
 		if (process ? process->excluded : !EVERYTHING)
@@ -90,7 +90,7 @@ static __always_inline int on_hit(void *ctx, u32 number)
 	u32 tid = (u32)id;
 	struct counters *count = counters();
 	struct walk *w = map_lookup(MAP(SCRATCH), &context);
-	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	struct thread *thread = find_thread(tid);
 
 	if (!count || !w || !thread || thread->hidden)
 		return 0;

@@ -1,6 +1,6 @@
 /* Waiting, by the scheduler's raw tracepoints: a target's thread leaves its CPU (its path is taken there and then: a
  * sleeping thread's cannot be) and comes back to one; wakers.h has what comes between. What happens to threads that
- * are not registered costs one look-up a switch. */
+ * are not registered costs two look-ups in an array a switch. */
 #ifndef HPCD_EVENTS_SWITCHES_H
 #define HPCD_EVENTS_SWITCHES_H
 
@@ -31,17 +31,21 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 {
 	u32 context = CONTEXT_SWITCH, zero = 0;
 	struct task_struct *previous = (void *)ctx->args[1], *next = (void *)ctx->args[2];
-	u64 state;
+	u64 state, id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
+	struct occupancy *occupancy = WAKERS ? note_occupant(previous, id, now) : 0;
+	u32 tid = id;
+	struct thread *left = find_thread(tid), *thread = find_thread(FIELD(next->pid));
+
+	if (!left && !EVERYTHING) {
+		__asm__ volatile(""); /* the verifier refuses to test both pointers at once */
+		if (!thread)
+			return 0;
+	}
 	struct counters *count = counters();
 	struct walk *w = map_lookup(MAP(SCRATCH), &context);
 	struct settings *settings = map_lookup(MAP(SETTINGS), &zero);
-
 	if (!count || !w || !settings)
 		return 0;
-	u64 now = bpf_ktime_get_ns();
-	struct occupancy *occupancy = note_occupant(previous, now);
-	u32 tid = FIELD(next->pid);
-	struct thread *thread = map_lookup(MAP(THREADS), &tid);
 	if (thread && thread->hidden)
 		thread->woken = now - FIELD(next->se.sum_exec_runtime);
 	else if (thread) {
@@ -51,18 +55,16 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 		in.value = thread->woken;
 		in.thread = thread->number;
 		in.stack = thread->waker;
-		in.cache = thread->woken ? thread->waker_kind : WAKER_NOT_SEEN;
+		in.cache = WAKERS && thread->woken ? thread->waker_kind : WAKER_NOT_SEEN;
 		in.event = SWITCHED_IN;
 		in.flags = thread->lost;
 		thread->woken = 0;
 		thread->lost = send_report(&in, user_slot(thread, next), count) ? REPORTS_LOST : 0;
 		count->switches++;
-		if (ready && now - ready >= LONG_WAIT && !thread->lost)
+		if (WAKERS && ready && now - ready >= LONG_WAIT && !thread->lost)
 			report_interference(occupancy, next, ready, now);
 	}
-	u64 id = bpf_get_current_pid_tgid();
-	tid = id;
-	thread = map_lookup(MAP(THREADS), &tid);
+	thread = left;
 	if (thread && thread->hidden)
 		return 0;
 	u32 flags = FIELD(previous->flags);

@@ -58,7 +58,7 @@ static __always_inline struct thread *note_waker(struct thread *woken, struct wa
 		woken->waker = waking->softirq;
 		woken->waker_kind = WAKER_SOFTIRQ | OTHER_WAKER;
 	} else {
-		struct thread *waker = map_lookup(MAP(THREADS), &tid);
+		struct thread *waker = find_thread(tid);
 		woken->waker_kind = WAKER_THREAD;
 		if (waker && !waker->hidden) {
 			woken->waker = waker->number;
@@ -80,16 +80,16 @@ int on_waking(struct bpf_raw_tracepoint_args *ctx)
 	struct task_struct *task = (void *)ctx->args[0];
 	u32 tid = FIELD(task->pid), zero = 0, context = CONTEXT_SWITCH;
 
-	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	struct thread *thread = find_thread(tid);
 	if (!thread || thread->hidden)
 		return 0;
-	struct waking *waking = map_lookup(MAP(WAKING), &zero);
-	struct settings *settings = map_lookup(MAP(SETTINGS), &zero);
-	if (!waking || !settings)
-		return 0;
-	struct thread *waker = note_waker(thread, waking);
 	u64 now = bpf_ktime_get_ns();
 	thread->woken = now;
+	struct waking *waking = map_lookup(MAP(WAKING), &zero);
+	struct settings *settings = map_lookup(MAP(SETTINGS), &zero);
+	if (!WAKERS || !waking || !settings)
+		return 0;
+	struct thread *waker = note_waker(thread, waking);
 	thread->limited = is_limited(task);
 	if (!waker || now - thread->since < LONG_WAIT || now < waking->due || settings->walk_one_in > 1)
 		return 0;

@@ -8,6 +8,7 @@
 
 DEFINE_MAP(PROCESSES, HASH, u32, struct process);
 DEFINE_MAP(THREADS, HASH, u32, struct thread);
+DEFINE_MAP(REGISTERED, ARRAY, u32, struct registered); /* by tid */
 DEFINE_MAP(NEXT_THREAD, PERCPU_ARRAY, u32, u32);
 
 /* include/linux/sched.h; the numbers have not changed since 2.6 (flags) and 4.14 (states). */
@@ -21,6 +22,23 @@ static __always_inline u32 image_of(struct task_struct *task)
 	u32 execs = FIELD(task->self_exec_id);
 
 	return execs + 1 ? execs + 1 : 1;
+}
+
+/* Where it is noted whether a tid may be a registered thread's; 0: of tids as large it is not. */
+static __always_inline u8 *registration(u32 tid)
+{
+	u32 row = tid / TIDS_IN_ROW;
+	struct registered *registered = map_lookup(MAP(REGISTERED), &row);
+
+	return registered ? &registered->tid[tid % TIDS_IN_ROW] : 0;
+}
+
+/* A registered thread. Of all others, which are most of those that switch, the look-up in the hash table is saved. */
+static __always_inline struct thread *find_thread(u32 tid)
+{
+	u8 *noted = EVERYTHING ? 0 : registration(tid);
+
+	return noted && !*noted ? 0 : map_lookup(MAP(THREADS), &tid);
 }
 
 static __always_inline void fill_thread_event(struct thread_event *event, u32 kind,
@@ -62,6 +80,9 @@ NOT_INLINED struct thread *register_thread(struct task_struct *task, u32 tid, u3
 	if (born)
 		fresh.since = bpf_ktime_get_ns();
 	fresh.number = new_thread_number(bpf_get_smp_processor_id());
+	u8 *noted = registration(tid);
+	if (noted)
+		*noted = 1;
 	if (!fresh.number || map_update(MAP(THREADS), &tid, &fresh, BPF_NOEXIST)) {
 		/* While it is attached to, user space may have numbered it since it was looked up. */
 		struct thread *numbered = map_lookup(MAP(THREADS), &tid);
@@ -119,6 +140,10 @@ NOT_INLINED int end_thread(struct task_struct *task, u32 tid)
 	event.other = thread->lost;
 	if (thread->left)
 		event.time = thread->left;
+	/* Before the tid may be registered anew. */
+	u8 *noted = registration(tid);
+	if (noted)
+		*noted = 0;
 	map_delete(MAP(THREADS), &tid);
 	send_event(&event, NO_WAKEUP);
 	return 0;

@@ -153,7 +153,7 @@ class Assembly:
             self._stack.callback(probes.close)
         jit = JitNaming(self._modules, targets.owner_of, writer)
         waits = None
-        if thread_times:
+        if thread_times and self._options.wakers:
             owner = self._options.owner
             announced, user = sampler.programs.maps.outsiders.lookup, owner[0] if owner else None
             waits = WaitRecorder(

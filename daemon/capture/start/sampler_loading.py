@@ -239,6 +239,7 @@ def sampler_options(
     return SamplerOptions(
         follow_children=options.children,
         waiting=options.waits,
+        wakers=options.wakers,
         everything=selector.everything,
         selecting=selector.open_ended and not selector.everything,
         control_groups=selector.by_control_group,

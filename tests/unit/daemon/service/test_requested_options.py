@@ -46,6 +46,7 @@ GIVEN: dict[str, tuple[list[str], Any]] = {
     "--frequency": (["-F", "100"], 100),
     "--overhead": (["--overhead", "25%"], 0.25),
     "--no-blocked": (["--no-blocked"], False),
+    "--no-wakers": (["--no-wakers"], False),
     "--blocked-threshold": (["--blocked-threshold", "0.5"], 500),
     "--no-children": (["--no-children"], False),
     "--io": (["--io"], True),
