@@ -1,8 +1,9 @@
 """All benchmarks, or those named on the command line.
 
 python -m benchmarks [--smallest] [slowdown collector walk whole short from_start startup waits
-                                   what_if imbalance io_calls_cost probe_cost heap_cost hung_job
-                                   questions python_frames python_programs causes compare churn
+                                   switches what_if imbalance io_calls_cost probe_cost
+                                   heap_cost hung_job questions python_frames
+                                   python_programs causes compare churn
                                    newcomers node merge check exports render viewer]
 
 With --smallest each does as little as it can: whether it still works is all that shows.
@@ -29,6 +30,7 @@ NAMES = (
     "startup",
     "slowdown",
     "waits",
+    "switches",
     "what_if",
     "imbalance",
     "io_calls_cost",

@@ -33,14 +33,11 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 	struct task_struct *previous = (void *)ctx->args[1], *next = (void *)ctx->args[2];
 	u64 state, id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
 	struct occupancy *occupancy = WAKERS ? note_occupant(previous, id, now) : 0;
-	u32 tid = id;
-	struct thread *left = find_thread(tid), *thread = find_thread(FIELD(next->pid));
+	u32 tid = FIELD(next->pid);
 
-	if (!left && !EVERYTHING) {
-		__asm__ volatile(""); /* the verifier refuses to test both pointers at once */
-		if (!thread)
-			return 0;
-	}
+	if (!(may_be_registered(id) | may_be_registered(tid)))
+		return 0;
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
 	struct counters *count = counters();
 	struct walk *w = map_lookup(MAP(SCRATCH), &context);
 	struct settings *settings = map_lookup(MAP(SETTINGS), &zero);
@@ -64,7 +61,8 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 		if (WAKERS && ready && now - ready >= LONG_WAIT && !thread->lost)
 			report_interference(occupancy, next, ready, now);
 	}
-	thread = left;
+	tid = id;
+	thread = map_lookup(MAP(THREADS), &tid);
 	if (thread && thread->hidden)
 		return 0;
 	u32 flags = FIELD(previous->flags);

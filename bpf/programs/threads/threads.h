@@ -33,12 +33,17 @@ static __always_inline u8 *registration(u32 tid)
 	return registered ? &registered->tid[tid % TIDS_IN_ROW] : 0;
 }
 
-/* A registered thread. Of all others, which are most of those that switch, the look-up in the hash table is saved. */
-static __always_inline struct thread *find_thread(u32 tid)
+static __always_inline u32 may_be_registered(u32 tid)
 {
 	u8 *noted = EVERYTHING ? 0 : registration(tid);
 
-	return noted && !*noted ? 0 : map_lookup(MAP(THREADS), &tid);
+	return noted ? *noted : 1;
+}
+
+/* A registered thread. Of all others, which are most of those that switch, the look-up in the hash table is saved. */
+static __always_inline struct thread *find_thread(u32 tid)
+{
+	return may_be_registered(tid) ? map_lookup(MAP(THREADS), &tid) : 0;
 }
 
 static __always_inline void fill_thread_event(struct thread_event *event, u32 kind,
