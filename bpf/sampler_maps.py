@@ -50,6 +50,11 @@ class SamplerMaps(maps.MapSet):
             key_size=wire.PythonProgram.BYTES,
         )  # fmt: skip
         self.create("python_chains", maps.PERCPU_ARRAY, wire.PYTHON_CHAIN_BYTES, caches // cpus)
+        self.create("python_sent", maps.ARRAY, 8, wire.SENT_FUNCTIONS)
+        self.create(
+            "python_functions", maps.PERCPU_ARRAY,
+            wire.FunctionEvent.BYTES + wire.FUNCTION_TEXT, caches // cpus,
+        )  # fmt: skip
         self.counters = self.create("counters", maps.PERCPU_ARRAY, wire.Counters.BYTES, 1)
         self.create("next_thread", maps.PERCPU_ARRAY, 4, 1)
         self.create("scratch", maps.PERCPU_ARRAY, here(wire.WALK_BYTES), caches // cpus)

@@ -11,6 +11,7 @@ from hpcd.bpf.wire_structure import WireStructure
 
 MAX_EVENTS = 8
 OTHER_WAKER = 64
+FUNCTION_TEXT = 5120
 CALL_VALUES = 6
 CACHE_SET_BITS = 13
 SLOT_BITS = 14
@@ -66,7 +67,12 @@ PYTHON_POSITION_BITS = 24
 PYTHON_ADDRESS_MASK = 0x1FFFFFFFFFFFFFF
 PYTHON_IDENTITY_WORDS = 4
 PYTHON_HASH_FACTOR = 0x9E3779B97F4A7C15
+PYTHON_TEXT_LENGTH = 16
+PYTHON_TEXT_STATE = 32
+PYTHON_BYTES_LENGTH = 16
+PYTHON_BYTES_HEAD = 32
 PYTHON_WORDS = 2048
+SENT_FUNCTIONS = 32768
 PYTHON_FRAME_WORDS = 16
 TASK_KERNEL_FRAMES = 127
 OBJECT_EVENT_BYTES = 4320
@@ -80,7 +86,7 @@ CALL_SLOTS_BYTES = 16
 OBJECT_KEY_BYTES = 16
 COPIER_BYTES = {"x86_64": 0x100E8, "aarch64": 0x10160}
 KERNEL_PART_BYTES = 208
-SAVED_BYTES = {"x86_64": 0x16FC0, "aarch64": 0x170B0}
+SAVED_BYTES = {"x86_64": 0x16FD0, "aarch64": 0x170C0}
 LONG_WALK_BYTES = 16
 WAKING_BYTES = 24
 VALUE_PROGRAM_BYTES = 40
@@ -94,8 +100,8 @@ BLOCK_BYTES = 4096
 REGISTERS_BYTES = {"x86_64": 168, "aarch64": 288}
 KNOWN_RULES_BYTES = 32768
 WALK_BYTES = {"x86_64": 10744, "aarch64": 10864}
-PYTHON_CHAIN_BYTES = 16632
-WANTED_PROCESS_BYTES = 136
+PYTHON_CHAIN_BYTES = 16648
+WANTED_PROCESS_BYTES = 152
 
 
 class ReportFlag(IntFlag):
@@ -126,6 +132,7 @@ class EventKind(IntEnum):
     FREE = 9
     OBJECT = 10
     PROGRAM = 11
+    FUNCTION = 12
 
 
 class ObjectFlag(IntFlag):
@@ -307,6 +314,22 @@ class ProgramEvent(WireStructure, kinds="u8 u4 u4 u8 u8 u4 u4 u4 u4"):
     user: int = 0
     arguments: int = 0
     environment: int = 0
+
+
+class FunctionEvent(WireStructure, kinds="u8 u4 u4 u8 u4 i4 u2 u2 u2 u2 u2 u2 u4"):
+    time: int = 0
+    kind: int = 0
+    tgid: int = 0
+    code: int = 0
+    identity: int = 0
+    first_line: int = 0
+    version: int = 0
+    file: int = 0
+    name: int = 0
+    table: int = 0
+    file_width: int = 0
+    name_width: int = 0
+    whole_table: int = 0
 
 
 class Call(WireStructure, kinds="u8 u8 u4 u4 u2 u2 u4 6u8"):
@@ -551,7 +574,8 @@ class Walk(WireStructure, kinds="u8 u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4
 
 class Python(
     WireStructure,
-    kinds="u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u8 u8 u4 u4",
+    kinds="u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u8 u8 u4 u4"
+    " u4 u4 u4 u4",
 ):
     interpreters: int = 0
     unset_begin: int = 0
@@ -579,7 +603,11 @@ class Python(
     gil: int = 0
     library: int = 0
     library_device: int = 0
-    unused: int = 0
+    version: int = 0
+    first_line: int = 0
+    name: int = 0
+    ascii: int = 0
+    compact: int = 0
 
 
 class PythonProgram(WireStructure, kinds="u8 u4 u4"):

@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import textwrap
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -252,6 +253,8 @@ def structure_lines(name: str, layout: Layout) -> list[str]:
     bases = ["WireStructure", f'kinds="{" ".join(field.token for field in layout.fields)}"']
     lines = [f"class {camel(name)}({', '.join(bases)}):"]
     if len(lines[0]) > _LINE:
+        rows = textwrap.wrap(bases[1], _LINE - 12)
+        bases[1:] = ['"\n    " '.join(rows)]
         lines = [f"class {camel(name)}(", *(f"    {base}," for base in bases), "):"]
     for field in layout.fields:
         number = not field.length and field.kind[0] != "S"

@@ -91,6 +91,7 @@ enum event_kind {
 	EVENT_FREE = 9,    /* a thread's CPU time is final; .time is when it last ran */
 	EVENT_OBJECT = 10, /* struct object_event: the object of a number in calls' values */
 	EVENT_PROGRAM = 11, /* struct program_event: sent before a target's EVENT_EXEC, where there is room */
+	EVENT_FUNCTION = 12, /* struct function_event: a function of Python, before the first path through it */
 };
 
 struct thread_event {
@@ -121,6 +122,24 @@ struct program_event {
 	u32 user;   /* effective */
 	u32 arguments, environment; /* how many bytes these have */
 	char text[PROGRAM_TEXT]; /* arguments, then environment, as far as there is room */
+};
+
+/* A function of Python, as its code object has it. */
+#define MOST_SENT_TEXT 511   /* of file and name, bytes */
+#define MOST_SENT_TABLE 4095 /* of the line table */
+#define FUNCTION_TEXT (2 * MOST_SENT_TEXT + MOST_SENT_TABLE + 3)
+
+struct function_event {
+	u64 time; /* when the path was taken, CLOCK_MONOTONIC ns */
+	u32 kind, tgid; /* EVENT_FUNCTION; the process */
+	u64 code; /* address of the code object */
+	u32 identity; /* as in a path */
+	s32 first_line; /* of the source */
+	u16 version; /* as in struct python */
+	u16 file, name, table; /* their bytes */
+	u16 file_width, name_width; /* bytes of a character of theirs */
+	u32 whole_table; /* bytes of the line table; the first of these are sent */
+	char text[FUNCTION_TEXT]; /* file, name and line table */
 };
 
 /* One execution of a recorded function: a system call, or a function that is probed. It is sent when

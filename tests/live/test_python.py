@@ -136,6 +136,35 @@ main()
     assert [text.partition(":")[0] for text in work] == ["Most work is done in json for encode"]
 
 
+def test_functions_of_a_program_that_has_ended_before_it_is_read(tmp_path: Path) -> None:
+    """The recorder stands still while it runs; that it is CPython is known from before."""
+    app = tmp_path / "app.py"
+    app.write_text(
+        """
+import time
+def spin():
+    while time.thread_time() < 0.5:
+        sum(range(1000))
+def größe():
+    spin()
+größe()
+"""
+    )
+    for folder in ("before", "after"):
+        (tmp_path / folder).mkdir()
+    recorded(tmp_path / "before", PYTHON, app)
+    script = f"kill -STOP $PPID; {PYTHON} {app}; kill -CONT $PPID"
+    recorded(tmp_path / "after", "/bin/sh", "-c", script)
+    with hpcd_analysis.open(tmp_path / "after/db") as db:
+        paths = seconds_by_path(db, "cpu_time")
+    assert not total(paths, lambda path: "[Python function that is gone]" in path)
+    assert total(paths, begins_with("<module>", "größe", "spin")) > 0.3
+    done = hpcd("report", "--json", "--view", "source-lines", tmp_path / "after/db")
+    rows = json.loads(done.stdout)["tree"]["children"]
+    lines = {row["line"] for row in rows if str(row.get("file", "")) == str(app)}
+    assert {4, 5} & lines and lines <= {*range(2, 9)}, lines
+
+
 def test_a_test_of_pytest_begins_its_path(tmp_path: Path) -> None:
     test = tmp_path / "test_app.py"
     test.write_text(

@@ -114,6 +114,8 @@ __attribute__((noinline)) u32 take_call_path(u32 slot, u32 thread, u64 function)
 			place_counted(w, map_lookup(MAP(PYTHON_CHAINS), &context));
 	}
 	if (ended_early(w)) {
+		if (w->chained)
+			send_functions(context);
 		u32 stack = announce_copy(w, count, function);
 		if (stack)
 			return stack == NO_STACK_NUMBER ? 0 : stack;

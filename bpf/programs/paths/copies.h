@@ -219,6 +219,8 @@ static __always_inline int defer(u32 context)
 
 	if (!w || !count)
 		return 0;
+	if (w->chained)
+		send_functions(context);
 	u32 stack = announce_copy(w, count, 0);
 	if (!stack) {
 		finish(w);

@@ -8,8 +8,9 @@
 #include "threads/threads.h"
 #include "unwinding.h"
 #ifdef HPCD_OBJECT /* it needs bpf_loop(); the last, since bcc gets each header once, where it is first included */
-#include "runtimes/python.h"
+#include "runtimes/python_functions.h"
 #else
+#define send_functions(context)
 #define python_urgency(w) 0
 #define append_chain(w, frames) 0
 #endif
@@ -57,6 +58,8 @@ static __always_inline u32 intern_stack(struct walk *w, struct counters *count)
 	if (frames > MAX_FRAMES)
 		frames = MAX_FRAMES;
 	u64 size = 32 + 8 * (u64)frames;
+	if (w->chained)
+		send_functions(w->context);
 	u64 urgency = python_urgency(w);
 	if (!urgency)
 		urgency = urgency_of(MAP(EVENTS), 8);

@@ -109,19 +109,7 @@ __attribute__((noinline)) int take_python(u32 context)
 	return 0;
 }
 
-/* User space reads the functions of a new path while the process lives: it is woken for one, at most every 10 ms. */
-#define PYTHON_WAKE_NS 10000000
 #define WORDS_A_STEP 16
-
-static __always_inline u64 python_urgency(struct walk *w)
-{
-	struct python_chain *chain = w->chained ? map_lookup(MAP(PYTHON_CHAINS), &w->context) : 0;
-
-	if (!chain || w->time < chain->woken + PYTHON_WAKE_NS)
-		return 0;
-	chain->woken = w->time;
-	return FORCE_WAKEUP;
-}
 
 static __always_inline void put_python_word(struct walk *w, struct python_chain *chain)
 {

@@ -34,7 +34,10 @@ struct python {
 	u64 gil;          /* address of the GIL; 0: each interpreter has its own's */
 	u64 library;      /* inode of the library that addresses count from until it is placed; 0: they are the process's */
 	u32 library_device; /* its file system's */
-	u32 unused;       /* 0 */
+	u32 version;      /* the minor one: 11 of 3.11 */
+	u32 first_line;   /* in a code object */
+	u32 name;         /* where the name's address is, counted from identity */
+	u32 ascii, compact; /* in a str object: its characters, if they are all ASCII, and else */
 };
 
 /* A program's file, as one user's processes run it: CPython is recognised by memory of theirs. */
@@ -54,8 +57,21 @@ struct python_program {
 #define FRAME_PYTHON_POSITION (1ULL << 61)
 #define PYTHON_POSITION_BITS 24
 #define PYTHON_ADDRESS_MASK ((1ULL << 57) - 1)
+#define PYTHON_KIND_SHIFT 61 /* above, of both words */
 #define PYTHON_IDENTITY_WORDS 4
 #define PYTHON_HASH_FACTOR 0x9e3779b97f4a7c15ULL /* 2^64 by the golden ratio */
+
+/* In a str object, a compact one if the state says so: its characters have 1, 2 or 4 bytes. Released builds, 3.9 to
+ * 3.15. */
+#define PYTHON_TEXT_LENGTH 16
+#define PYTHON_TEXT_STATE 32
+#define PYTHON_TEXT_HEAD 40
+#define PYTHON_TEXT_WIDTH(state) ((state) >> 2 & 7)
+#define PYTHON_TEXT_COMPACT 32
+#define PYTHON_TEXT_ASCII 64
+/* And in a bytes object: what it holds follows its head. */
+#define PYTHON_BYTES_LENGTH 16
+#define PYTHON_BYTES_HEAD 32
 
 /* The Python frames of a thread: for each activation of the loop, the innermost first, the address of its object on
  * the C stack, the number of words that follow, and these: its frames, the innermost first. */
@@ -65,6 +81,7 @@ struct python_program {
 #define PYTHON_NO_ADDRESS (~0ULL)
 #define MOST_PYTHON_FRAMES 8192 /* followed, to the object of the activation they belong to */
 #define SENT_PYTHON_WORDS 512 /* with a path that is finished later, at most */
+#define SENT_FUNCTIONS 32768 /* that are known to have been sent: of 16 processes at once all */
 #define PYTHON_FRAME_WORDS 16 /* read of a frame, at most */
 #define PYTHON_STATE_BYTES 1024 /* covers the state of a thread in 3.10 */
 #define MOST_PYTHON_STATES 4096 /* looked at for one thread */
@@ -76,6 +93,8 @@ struct python_chain {
 	s64 more;    /* frames than CFrames; then 1: not all have room */
 	u64 frame;   /* the next to be read */
 	u64 cframe; /* the next CFrame to be read */
+	u64 sent;    /* bytes of its functions sent with the present path */
+	u64 unsent;  /* 1: some of these, or lines of some, are left to user space */
 	u64 woken;   /* when user space was last woken for a new path with such frames */
 	u64 last;    /* the object of the last activation: those outside of it have higher addresses */
 	u64 bytes[PYTHON_FRAME_WORDS]; /* of the frame that is read */

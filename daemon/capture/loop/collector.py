@@ -111,6 +111,8 @@ class Collector:
                 new_stack(raw)
             elif kind == EventKind.COPIED:
                 self._new_copied.append(raw)
+            elif kind == EventKind.FUNCTION:
+                self._stacks.on_function(raw)
             elif kind == EventKind.PROGRAM:
                 self._threads.on_program(raw)
             elif kind == EventKind.OBJECT:

@@ -112,6 +112,11 @@ class StackResolver:
         self._wait_for_modules(stacks, dict.fromkeys(incomplete))
         return paths
 
+    def on_function(self, event: bytes) -> None:
+        """The programs have sent a function of Python."""
+        if self._python:
+            self._python.processes.on_sent(event)
+
     def read_ahead(self, stacks: list[bytes]) -> None:
         """Read what may not be there any more when ``stacks`` are resolved."""
         if self._python:

@@ -2,7 +2,8 @@
 
 All of it is memory of a target, which may hold anything, and is read by a process that can be left
 behind (:mod:`hpcd.daemon.access.target_reader`), for many code objects at a time. Sizes are
-bounded; what does not look like a code object is not named.
+bounded; what does not look like a code object is not named. Most functions the programs have sent
+(``bpf/programs/runtimes/python_functions.h``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,15 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from hpcd.bpf.wire import (
+    PYTHON_BYTES_HEAD,
+    PYTHON_BYTES_LENGTH,
+    PYTHON_HASH_FACTOR,
+    PYTHON_IDENTITY_WORDS,
+    PYTHON_TEXT_LENGTH,
+    PYTHON_TEXT_STATE,
+    FunctionEvent,
+)
 from hpcd.daemon.runtimes.python.cpython_layouts import CODE_BYTES, Layout
 from hpcd.daemon.runtimes.python.line_tables import LineTable, read_line_table
 
@@ -23,12 +33,15 @@ _TEXT_BYTES = 2048
 # Of all tables read at once: half a second of decoding. A module of 10,000 lines has 100 KB.
 _MOST_TABLES = 1 << 20
 _FIRST_TABLE_BYTES = 1024
-_BYTES_SIZE, _BYTES_DATA = 16, 32
-_TEXT_LENGTH, _TEXT_STATE = 16, 32
-_ENCODINGS = {1: ("latin-1", 1), 2: ("utf-16-le", 2), 4: ("utf-32-le", 4)}
+_ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 AT_ONCE = 256
 """Code objects that :func:`read_codes` is given at most."""
 _USER_END = 1 << 47
+_MASK = (1 << 64) - 1
+
+Key = tuple[int, int]
+"""A code object: its address, and the hash of what identifies it that paths have, as memory is used
+again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +52,8 @@ class PythonCode:
     name: str
     first_line: int
     lines: LineTable
+    whole: bool = True
+    """Whether it has all of its lines."""
 
     @property
     def kept_bytes(self) -> int:
@@ -57,9 +72,8 @@ class _Draft:
 
 def read_codes(
     read: ReadMemory, layout: Layout, code_type: int, addresses: Sequence[int]
-) -> dict[int, tuple[PythonCode, tuple[int, ...]]]:
-    """Return, by address, the code objects at ``addresses`` that could be read, and what identifies
-    each: the addresses of its file, name, qualified name and line table.
+) -> dict[Key, PythonCode]:
+    """Return the code objects at ``addresses`` that could be read.
 
     ``code_type`` is the address of ``PyCode_Type``, 0 if it is not known. Raises what ``read``
     does.
@@ -73,8 +87,33 @@ def read_codes(
         if draft.file and draft.name:
             lines = read_line_table(layout.version, draft.table, draft.first_line)
             code = PythonCode(draft.file, draft.name, draft.first_line, lines)
-            result[address] = code, draft.identity
+            result[address, hash_identity(draft.identity)] = code
     return result
+
+
+def sent_code(event: FunctionEvent, text: bytes, *, lines: bool) -> PythonCode:
+    """Return the function of an event, which ``text`` follows; O(its table), without ``lines``
+    O(1)."""
+    name, table = event.file, event.file + event.name
+    first_line = max(event.first_line, 0)
+    data = text[table : table + event.table] if lines else b""
+    return PythonCode(
+        _decoded(text[:name], event.file_width),
+        _decoded(text[name:table], event.name_width),
+        first_line,
+        read_line_table((3, event.version), data, first_line),
+        whole=lines and event.table == event.whole_table,
+    )
+
+
+def hash_identity(identity: Sequence[int]) -> int:
+    """Return the hash of what identifies a code object, the addresses of its file, names and line
+    table (``bpf/programs/runtimes/python_chain.h:python_identity``)."""
+    value = 0
+    for word in (*identity, 0)[:PYTHON_IDENTITY_WORDS]:
+        product = (value ^ word) * PYTHON_HASH_FACTOR & _MASK
+        value = int.from_bytes(product.to_bytes(8, "little"), "big")
+    return value & 0xFFFFFFFF
 
 
 def _heads(
@@ -108,15 +147,20 @@ def _text(data: bytes | None, layout: Layout) -> str:
     """The characters of a compact str object that begins with ``data``; "" if it is none."""
     if data is None or len(data) < layout.compact:
         return ""
-    (length,) = struct.unpack_from("<Q", data, _TEXT_LENGTH)
-    (state,) = struct.unpack_from("<I", data, _TEXT_STATE)
+    (length,) = struct.unpack_from("<Q", data, PYTHON_TEXT_LENGTH)
+    (state,) = struct.unpack_from("<I", data, PYTHON_TEXT_STATE)
     # interned: 2 bits, kind: 3, compact: 1, ascii: 1
     kind, compact, is_ascii = state >> 2 & 7, state >> 5 & 1, state >> 6 & 1
     if not compact or kind not in _ENCODINGS:
         return ""
-    encoding, width = _ENCODINGS[kind]
     start = layout.ascii if is_ascii else layout.compact
-    return data[start : start + min(length, _TEXT_BYTES) * width].decode(encoding, "replace")
+    return _decoded(data[start : start + min(length, _TEXT_BYTES) * kind], kind)
+
+
+def _decoded(data: bytes, width: int) -> str:
+    """Decode characters of ``width`` bytes each; "" if there are none of that width."""
+    encoding = _ENCODINGS.get(width)
+    return data.decode(encoding, "replace") if encoding else ""
 
 
 def _read_tables(read: ReadMemory, drafts: dict[int, _Draft]) -> None:
@@ -124,13 +168,13 @@ def _read_tables(read: ReadMemory, drafts: dict[int, _Draft]) -> None:
     heads = read([(at, _FIRST_TABLE_BYTES) for _, at in tables]) if tables else []
     longer, room = [], _MOST_TABLES
     for (draft, at), head in zip(tables, heads, strict=True):
-        if head is None or len(head) < _BYTES_DATA:
+        if head is None or len(head) < PYTHON_BYTES_HEAD:
             continue
-        (size,) = struct.unpack_from("<Q", head, _BYTES_SIZE)
-        draft.table = head[_BYTES_DATA : _BYTES_DATA + size]
+        (size,) = struct.unpack_from("<Q", head, PYTHON_BYTES_LENGTH)
+        draft.table = head[PYTHON_BYTES_HEAD : PYTHON_BYTES_HEAD + size]
         if len(draft.table) < size <= room:
             room -= size
-            longer.append((draft, at + _BYTES_DATA, size))
+            longer.append((draft, at + PYTHON_BYTES_HEAD, size))
     parts = read([(at, size) for _, at, size in longer]) if longer else []
     for (draft, _, _), table in zip(longer, parts, strict=True):
         draft.table = table or draft.table

@@ -98,6 +98,8 @@ class Layout:
             identity_bytes=self.identity_bytes, instructions=self.instructions,
             thread_interpreter=self.thread_interpreter, interpreter_gil=self.gil,
             gil=runtime + self.gil if self.version < _OWN_GIL else 0,
+            version=self.version[1], first_line=self.first_line,
+            name=self.qualified_name - self.file, ascii=self.ascii, compact=self.compact,
         )  # fmt: skip
 
 

@@ -18,14 +18,13 @@ import numpy as np
 from hpcd.array_types import U64
 from hpcd.bpf.wire import (
     FRAME_PYTHON,
+    FRAME_PYTHON_POSITION,
     PYTHON_ADDRESS_MASK,
-    PYTHON_HASH_FACTOR,
-    PYTHON_IDENTITY_WORDS,
     PYTHON_POSITION_BITS,
     StackEvent,
 )
 from hpcd.daemon.naming.load_modules import Modules
-from hpcd.daemon.runtimes.python.code_objects import PythonCode
+from hpcd.daemon.runtimes.python.code_objects import Key, PythonCode
 from hpcd.daemon.runtimes.python.line_tables import LineTable
 from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
 from hpcd.distinct import distinct
@@ -33,7 +32,7 @@ from hpcd.model.frame import module_frame
 from hpcd.model.python_place import FUNCTION_BYTES, MOST_LINE, python_offset
 
 _IDENTITY_MASK = 0xFFFFFFFF
-_PYTHON, _KIND_SHIFT = FRAME_PYTHON >> 61, 61  # without FRAME_PYTHON_POSITION
+_KIND = np.uint64(FRAME_PYTHON | FRAME_PYTHON >> 1 | FRAME_PYTHON_POSITION)
 # The loop's own frames: calls from C of 3.12, and what follows an inlined __init__().
 _SHIMS = {("<shim>", "<shim>"), ("<shim>", "<interpreter trampoline>"), ("__init__", "__init__")}
 _UNKNOWN = "[Python function that is gone]"
@@ -41,7 +40,6 @@ _NO_FILE = "[python]"
 _MOST_FUNCTIONS = 1 << 20
 # Processes that were not recognised in time, at most.
 _MOST_UNREAD = 256
-_MASK = (1 << 64) - 1
 _PROCESS_OF = StackEvent.reader("tgid")
 _GONE = PythonCode(_NO_FILE, _UNKNOWN, 0, LineTable(0))
 
@@ -73,7 +71,7 @@ class PythonNaming:
         self._functions: dict[tuple[int, int, int], tuple[PythonCode, int] | None] = {}
         """By pid, address and identity: the function and its module; None: not to be shown."""
         self._forgotten = 0
-        self._unread: defaultdict[int, set[int]] = defaultdict(set)
+        self._unread: defaultdict[int, set[Key]] = defaultdict(set)
         """Functions of processes that the programs know and user space has not recognised yet."""
         self._symbols: set[int] = set()
         """Frames at which a function that is in the measurement begins."""
@@ -84,24 +82,31 @@ class PythonNaming:
         wanted, self._unread = self._unread, defaultdict(set)
         for stack in stacks:
             words = np.frombuffer(stack, np.uint64, offset=StackEvent.BYTES)
-            code = words[words >> np.uint64(_KIND_SHIFT) == _PYTHON]
-            if len(code):
+            at = np.flatnonzero(words[:-1] & _KIND == FRAME_PYTHON)
+            if len(at):
                 (pid,) = _PROCESS_OF(stack)
-                wanted[pid].update((code & np.uint64(PYTHON_ADDRESS_MASK)).tolist())
-        for pid, addresses in wanted.items():
-            process = self.processes.get(pid)
-            if process:
-                self.processes.read(pid, sorted(addresses - process.codes.keys()))
+                address = words[at] & np.uint64(PYTHON_ADDRESS_MASK)
+                identity = identity_in(words[at + 1])
+                wanted[pid].update(zip(address.tolist(), identity.tolist(), strict=True))
+        for pid, keys in wanted.items():
+            unread = self._unread_of(pid, keys)
+            if not unread:
+                continue
+            if self.processes.get(pid):
+                self.processes.read(pid, sorted(address for address, _ in unread))
             elif len(self._unread) < _MOST_UNREAD:
-                self._unread[pid] = addresses
+                self._unread[pid] = unread
+
+    def _unread_of(self, pid: int, keys: Iterable[Key]) -> set[Key]:
+        """Return the code objects among ``keys`` whose names or lines are not all known."""
+        codes = self.processes.codes(pid)
+        return {key for key in keys if key not in codes or not codes[key].whole}
 
     def frames(self, pid: U64, code: U64, position: U64) -> U64:
         """Return the frames u64[n] of Python frames by process and words; 0 for those that are the
         interpreter's own."""
-        shift = np.uint64(PYTHON_POSITION_BITS)
-        identity = position >> shift & np.uint64(_IDENTITY_MASK)
         unit = position & np.uint64((1 << PYTHON_POSITION_BITS) - 1)
-        key = np.stack([pid, code & np.uint64(PYTHON_ADDRESS_MASK), identity, unit])
+        key = np.stack([pid, code & np.uint64(PYTHON_ADDRESS_MASK), identity_in(position), unit])
         order = np.lexsort(key[::-1])
         key = key[:, order]
         new = np.ones(len(order), bool)
@@ -124,27 +129,14 @@ class PythonNaming:
             new = sorted(functions)
         for number in distinct(np.array([key[0] for key in new], np.int64)).tolist():
             mine = [key for key in new if key[0] == number]
-            self._read_stale(number, mine)
+            unread = self._unread_of(number, ((address, identity) for _, address, identity in mine))
+            self.processes.read(number, sorted(address for address, _ in unread))
             for key in mine:
                 self._functions[key] = self._function(*key)
 
-    def _read_stale(self, pid: int, keys: list[tuple[int, int, int]]) -> None:
-        """Read those code objects anew that are others than when they were read, or were not."""
-        process = self.processes.get(pid)
-        if process:
-            stale = {
-                address
-                for _, address, identity in keys
-                if address not in process.codes
-                or hash_identity(process.codes[address][1]) != identity
-            }
-            self.processes.read(pid, sorted(stale))
-
     def _function(self, pid: int, address: int, identity: int) -> tuple[PythonCode, int] | None:
-        process = self.processes.get(pid)
-        known = process.codes.get(address) if process else None
-        if known and hash_identity(known[1]) == identity:
-            code = known[0]
+        code = self.processes.codes(pid).get((address, identity))
+        if code:
             if (code.file, code.name) in _SHIMS:
                 return None
             module = self._modules.python(code.file, self._user_of(pid))
@@ -170,14 +162,9 @@ class PythonNaming:
         return frame
 
 
-def hash_identity(identity: tuple[int, ...]) -> int:
-    """Return the hash that the programs have for what identifies a code object
-    (``bpf/programs/runtimes/python_chain.h:python_identity``)."""
-    value = 0
-    for word in (*identity, 0)[:PYTHON_IDENTITY_WORDS]:
-        product = (value ^ word) * PYTHON_HASH_FACTOR & _MASK
-        value = int.from_bytes(product.to_bytes(8, "little"), "big")
-    return value & _IDENTITY_MASK
+def identity_in(position: U64) -> U64:
+    """Return the hashes in the second words of Python frames."""
+    return position >> np.uint64(PYTHON_POSITION_BITS) & np.uint64(_IDENTITY_MASK)
 
 
 def distinct_functions(rows: Iterable[tuple[int, ...]]) -> set[tuple[int, int, int]]:

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import re
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.bpf.sampler_maps import MAX_PYTHON_PROGRAMS
-from hpcd.bpf.wire import PythonAnchor
+from hpcd.bpf.wire import FunctionEvent, PythonAnchor
 from hpcd.daemon.access import target_reader
 from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.access.user_accounts import UserAccounts
 from hpcd.daemon.naming.module_mappings import MappedRuntime, ModuleMappings
-from hpcd.daemon.runtimes.python.code_objects import AT_ONCE, Pieces, PythonCode, read_codes
+from hpcd.daemon.runtimes.python.code_objects import (
+    AT_ONCE,
+    Key,
+    Pieces,
+    PythonCode,
+    read_codes,
+    sent_code,
+)
 from hpcd.daemon.runtimes.python.cpython_layouts import (
     DEBUG_OFFSETS_BYTES,
     Layout,
@@ -42,16 +49,19 @@ _MOST_PROCESSES = 4096
 
 @dataclass(slots=True)
 class PythonProcess:
-    """A process that runs a CPython whose structures are known.
-
-    ``codes`` are its functions by address, with what identifies each: memory is used again.
-    """
+    """A process that runs a CPython whose structures are known."""
 
     layout: Layout
     entry: bytes
     code_type: int
-    codes: dict[int, tuple[PythonCode, tuple[int, ...]]] = field(default_factory=dict)
-    user: int = -1
+
+
+@dataclass(slots=True)
+class Functions:
+    """Functions of a process and its forked children; ``user`` is whose memory they count for."""
+
+    user: int
+    codes: dict[Key, PythonCode] = field(default_factory=dict)
     kept_bytes: int = 0
 
 
@@ -78,6 +88,8 @@ class PythonProcesses:
         self._user_of = user_of
         self._processes: OrderedDict[int, PythonProcess | None] = OrderedDict()
         self._began: dict[int, int] = {}
+        self._functions: OrderedDict[int, Functions] = OrderedDict()
+        self._kept_bytes: Counter[int] = Counter()
         self.forgotten = 0
         """How often functions were forgotten, as their user's took too much memory."""
         self.programs: dict[bytes, PythonProgram] = {}
@@ -95,6 +107,11 @@ class PythonProcesses:
     def entries(self, pids: Iterable[int]) -> dict[int, bytes]:
         """Return the ``struct python`` of each of ``pids`` that runs CPython."""
         return {pid: process.entry for pid in pids if (process := self._processes.get(pid))}
+
+    def codes(self, pid: int) -> Mapping[Key, PythonCode]:
+        """Return the functions that are known of the process that last had this pid."""
+        functions = self._functions.get(pid)
+        return functions.codes if functions else {}
 
     # --- what targets map ---
 
@@ -117,6 +134,9 @@ class PythonProcesses:
 
     def on_fork(self, parent: int, child: int) -> None:
         """``child`` runs what ``parent`` does; the programs know if that was known to them."""
+        functions = self._functions.get(parent)
+        if functions:
+            self._keep_functions(child, functions)
         process = self._processes.get(parent)
         if process:
             self._keep(child, self._began.get(parent, 0), process)
@@ -132,6 +152,12 @@ class PythonProcesses:
         self._began[pid] = began
         if len(self._processes) > _MOST_PROCESSES:
             self._processes.popitem(last=False)
+
+    def _keep_functions(self, pid: int, functions: Functions) -> None:
+        self._functions.pop(pid, None)
+        self._functions[pid] = functions
+        if len(self._functions) > _MOST_PROCESSES:
+            self._functions.popitem(last=False)
 
     def _recognise(
         self, pid: int, began: int, program: Region, region: Region, runtime: MappedRuntime
@@ -178,19 +204,32 @@ class PythonProcesses:
 
     # --- their functions ---
 
+    def on_sent(self, raw: bytes) -> None:
+        """The programs have sent a function (:class:`~hpcd.bpf.wire.FunctionEvent`)."""
+        event = FunctionEvent.unpack(raw)
+        functions, key = self._functions_of(event.tgid), (event.code, event.identity)
+        if key in functions.codes:
+            return
+        began = time.thread_time()
+        lines = self._accounts.may_read(functions.user)
+        code = sent_code(event, raw[event.BYTES :], lines=lines)
+        self._accounts.spend(functions.user, time.thread_time() - began)
+        if code.file and code.name:
+            self._add(functions, {key: code})
+
     def read(self, pid: int, addresses: Sequence[int]) -> None:
         """Read the code objects at ``addresses`` of a process, as far as it lives and lets them be
         read and its user's CPU time for that lasts. O(their number) of requests to the reader."""
         process = self._processes.get(pid)
         if process is None:
             return
-        process.user = self._user_of(pid)
+        functions = self._functions_of(pid)
 
         def read(pieces: Pieces) -> list[bytes | None]:
             return read_memory(pid, pieces)
 
         for first in range(0, len(addresses), AT_ONCE):
-            if not self._accounts.may_read(process.user):
+            if not self._accounts.may_read(functions.user):
                 return
             began, some = time.thread_time(), addresses[first : first + AT_ONCE]
             try:
@@ -198,19 +237,44 @@ class PythonProcesses:
             except (OSError, WithheldError):
                 return
             finally:
-                self._accounts.spend(process.user, time.thread_time() - began)
-            process.codes |= codes
-            process.kept_bytes += sum(code.kept_bytes for code, _ in codes.values())
-            self._bound(process.user)
+                self._accounts.spend(functions.user, time.thread_time() - began)
+            self._add(functions, codes)
 
-    def _bound(self, user: int) -> None:
-        """Forget the functions of a user's processes if they take too much memory."""
-        theirs = {id(p): p for p in self._processes.values() if p and p.user == user}
-        if sum(process.kept_bytes for process in theirs.values()) > _MOST_CODE_BYTES:
-            self.forgotten += 1
-            for process in theirs.values():
-                process.codes.clear()
-                process.kept_bytes = 0
+    def _functions_of(self, pid: int) -> Functions:
+        """Return the functions of a process, made now if none is known, counted for its user."""
+        functions = self._functions.get(pid)
+        if functions is None:
+            functions = Functions(-1)
+            self._keep_functions(pid, functions)
+        functions.user = self._user_of(pid)
+        return functions
+
+    def _add(self, functions: Functions, codes: dict[Key, PythonCode]) -> None:
+        """Keep ``codes``; if its user's take too much memory, forget some."""
+        functions.codes |= codes
+        size = sum(code.kept_bytes for code in codes.values())
+        functions.kept_bytes += size
+        self._kept_bytes[functions.user] += size
+        if self._kept_bytes[functions.user] > _MOST_CODE_BYTES:
+            self._forget_some(functions.user)
+
+    def _forget_some(self, user: int) -> None:
+        """Forget functions of a user's processes until half of the room is free: first those of
+        processes that have ended, then of others, which can be read again."""
+        self.forgotten += 1
+        theirs = {
+            id(functions): (pid in self._began, functions)
+            for pid, functions in self._functions.items()
+            if functions.user == user
+        }
+        kept = sum(functions.kept_bytes for _, functions in theirs.values())
+        for _, functions in sorted(theirs.values(), key=lambda one: one[0]):
+            if kept <= _MOST_CODE_BYTES // 2:
+                break
+            kept -= functions.kept_bytes
+            functions.kept_bytes = 0
+            functions.codes.clear()
+        self._kept_bytes[user] = kept
 
 
 def read_memory(pid: int, pieces: Pieces) -> list[bytes | None]:

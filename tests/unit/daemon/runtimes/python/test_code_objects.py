@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.bpf.wire import PythonAnchor
-from hpcd.daemon.runtimes.python.code_objects import AT_ONCE, Pieces, read_codes
+from hpcd.bpf.wire import FunctionEvent, PythonAnchor
+from hpcd.daemon.runtimes.python.code_objects import AT_ONCE, Pieces, read_codes, sent_code
 from hpcd.daemon.runtimes.python.cpython_layouts import (
     UnknownVersionError,
     layout_of,
@@ -46,10 +46,10 @@ def test_file_name_and_line(name: str) -> None:
     code = code_named(name)
     layout = layout_of(VERSION, b"")
     read = read_codes(own_memory, layout, id(CodeType), [id(code)])
-    function, identity = read[id(code)]
+    ((key, function),) = read.items()
     name = code.co_name  # identifiers are normalised
     assert (function.file, function.name, function.first_line) == (code.co_filename, name, 1)
-    assert identity[:3] == tuple(map(id, (code.co_filename, code.co_name, code.co_qualname)))
+    assert key[0] == id(code)
     assert function.lines.line(2) == 2
 
 
@@ -86,6 +86,40 @@ def test_large_tables_of_many_functions() -> None:
     read_codes(read, layout, 0, range(4096, 4096 + AT_ONCE))
     assert sum(size for size in asked if size > 4096) <= 1 << 20
     assert len(asked) > 4 * AT_ONCE
+
+
+@given(st.binary(max_size=6000), st.lists(st.integers(0, 65535), min_size=6, max_size=6))
+def test_sent_functions_that_lie(text: bytes, numbers: list[int]) -> None:
+    names = ("version", "file", "name", "table", "file_width", "name_width")
+    event = FunctionEvent(**dict(zip(names, numbers, strict=True)), first_line=-5)
+    code = sent_code(event, text, lines=True)
+    assert code.first_line == 0 and len(code.file) + len(code.name) <= len(text)
+    assert len(code.lines.ends) <= len(text) + 1
+
+
+@needs_3_11
+@pytest.mark.parametrize(
+    ("name", "width", "encoding"),
+    [
+        ("plain", 1, "ascii"),
+        ("größe", 1, "latin-1"),
+        ("名前", 2, "utf-16-le"),
+        ("𐐀", 4, "utf-32-le"),
+    ],
+)
+def test_a_sent_function(name: str, width: int, encoding: str) -> None:
+    code = code_named(name)
+    text, table = name.encode(encoding), code.co_linetable
+    event = FunctionEvent(
+        version=VERSION[1], file=5, name=len(text), table=len(table), first_line=1,
+        file_width=1, name_width=width, whole_table=len(table),
+    )  # fmt: skip
+    text = b"/a.py" + text + table
+    function = sent_code(event, text, lines=True)
+    assert (function.name, function.first_line, function.whole) == (name, 1, True)
+    assert function.lines.line(2) == 2
+    function = sent_code(event, text, lines=False)
+    assert (function.name, function.lines.line(2), function.whole) == (name, 1, False)
 
 
 def test_offsets_told_by_the_process() -> None:
