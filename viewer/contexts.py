@@ -13,7 +13,7 @@ from hpcd.analysis.profile.views import SCOPE_VIEWS, ViewTree, contexts
 from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import Mask
 from hpcd.errors import UsageError
-from hpcd.kept import Kept
+from hpcd.kept_answers import KeptAnswers
 from hpcd.model.cct_union import collapse
 from hpcd.model.scope import ScopeKind
 from hpcd.viewer.picture_tree import with_places
@@ -27,7 +27,7 @@ class Trees:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._get = Kept(self._make, 2 * len(SCOPE_VIEWS))
+        self._get = KeptAnswers(self._make, 2 * len(SCOPE_VIEWS))
 
     @cached_property
     def files(self) -> dict[str, int]:

@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.causes import command_of
 from hpcd.analysis.database import Database
 from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.findings import findings
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.parallel.imbalance import measure
 from hpcd.measurement.reader import open_measurement
+from tests.support.paths import ROOT
+from tests.support.programs import PROGRAMS
 from tests.support.recorded import hpcd, record
 from tests.support.waiting import Recorder, records_in, seconds_by_function, started
 
@@ -264,10 +265,19 @@ def test_a_pool_between_requests_waits_for_nobody(
         assert (idle > 0.7 * lived)[serves].all()
 
 
+def cause(source: str, name: str, folder: Path) -> list[object]:
+    """Return what starts the program ``name`` of a source of benchmarks/causes, compiled."""
+    program = folder / Path(source).stem
+    flags = ["-g", "-O1", "-w", "-fopenmp", "-I", PROGRAMS]
+    source_file = ROOT / "benchmarks/causes/programs" / source
+    subprocess.run(["gcc", *flags, "-o", program, source_file, "-lpthread"], check=True)
+    return [program, name]
+
+
 def test_who_spins_without_a_cpu_waits_for_the_lock(tmp_path: Path) -> None:
     """By the program's own clock, on one CPU for all its threads."""
     cpu = str(min(os.sched_getaffinity(0)))
-    program = command_of("threads.c", "spin_lock", tmp_path)
+    program = cause("threads.c", "spin_lock", tmp_path)
     out = hpcd("run", "-o", tmp_path / "m", "--", "taskset", "-c", cpu, *program, "0.3").stdout
     hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
     with Database(tmp_path / "db") as db:
@@ -278,7 +288,7 @@ def test_who_spins_without_a_cpu_waits_for_the_lock(tmp_path: Path) -> None:
 def test_who_asks_through_the_network_waits_and_who_serves_is_idle(tmp_path: Path) -> None:
     """By the program's own clock, whether it uses a connection or looks up names."""
     for name in ("far_server", "slow_names", "healthy_thread_server"):
-        program = command_of("files.c", name, tmp_path)
+        program = cause("files.c", name, tmp_path)
         out = hpcd("run", "-o", tmp_path / f"{name}.m", "--", *program, "0.5").stdout
         hpcd("merge", tmp_path / f"{name}.m", "-o", tmp_path / name)
         with Database(tmp_path / name) as db:
@@ -292,7 +302,7 @@ def test_who_asks_through_the_network_waits_and_who_serves_is_idle(tmp_path: Pat
 
 def test_polling_in_the_library_of_openmp_is_no_work(tmp_path: Path) -> None:
     """Its procedures have no names where it is stripped."""
-    program = command_of("teams.c", "ordered_part", tmp_path)
+    program = cause("teams.c", "ordered_part", tmp_path)
     polls = ["env", "OMP_WAIT_POLICY=active", *program, "0.3"]
     hpcd("run", "-o", tmp_path / "m", "--", *polls)
     hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")

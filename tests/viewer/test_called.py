@@ -16,7 +16,7 @@ from hpcd.analysis import open as open_database
 from hpcd.analysis.answers.messages_in_view import Traffic
 from hpcd.analysis.arrays.named_arrays import NamedArrays
 from hpcd.analysis.profile.filters import Filter
-from hpcd.kept import Kept
+from hpcd.kept_answers import KeptAnswers
 from hpcd.viewer.server.calls_api import CallViews
 from tests.support import viewer
 from tests.support.called import MS, PAGE, ROUND, ranks_that_call
@@ -232,7 +232,7 @@ def test_a_probed_operator_is_no_part_of_another_call(called: Path) -> None:
         functions = db.calls.functions
         (at,) = (at for at, function in enumerate(functions) if function.name == "work")
         functions[at] = replace(functions[at], name="operator/")
-        answer = CallViews(db, Kept(lambda: Traffic(db))).marks(np.arange(4), 0, ROUND)
+        answer = CallViews(db, KeptAnswers(lambda: Traffic(db))).marks(np.arange(4), 0, ROUND)
         assert answer["calls"]["probe"] == 1
         assert [one["text"] for one in answer["call"] if one["group"] == "probe"] == [
             "operator/(n 3)"
@@ -247,7 +247,7 @@ def test_of_many_marks_an_even_choice_is_drawn(
     for name in ("_MOST_MARKS", "_MOST_MESSAGES", "_MOST_ENTRIES"):
         monkeypatch.setattr(f"hpcd.viewer.server.calls_api.{name}", 10)
     with open_database(called) as db:
-        views = CallViews(db, Kept(lambda: Traffic(db)))
+        views = CallViews(db, KeptAnswers(lambda: Traffic(db)))
         answer = views.marks(np.arange(4), 0, 10 * ROUND)
         monkeypatch.setattr("hpcd.viewer.server.calls_api._COUNTED", 10)
         uncounted = views.marks(np.arange(4), 0, 10 * ROUND)

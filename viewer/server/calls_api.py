@@ -21,7 +21,7 @@ from hpcd.analysis.calls.totals import GROUPINGS, total_calls
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.array_types import I64, U64
 from hpcd.errors import UsageError
-from hpcd.kept import Kept
+from hpcd.kept_answers import KeptAnswers
 from hpcd.model.calls import CalledFunction, Group, ValueKind
 from hpcd.model.mpi_records import MISSING
 
@@ -50,12 +50,14 @@ _LONGEST_TEXT = 160
 class CallViews:
     """The calls of one database. Lines are ``int64[n]``, times ns since the origin."""
 
-    def __init__(self, db: Database, traffic: Kept[[], Traffic], *, growing: bool = False) -> None:
+    def __init__(
+        self, db: Database, traffic: KeptAnswers[[], Traffic], *, growing: bool = False
+    ) -> None:
         self._db = db
         self._growing = growing
         self._traffic = traffic
-        self._totals = Kept(self._make_totals, _KEPT)
-        self._memory = Kept(self._make_memory, _KEPT)
+        self._totals = KeptAnswers(self._make_totals, _KEPT)
+        self._memory = KeptAnswers(self._make_memory, _KEPT)
 
     def groups(self) -> dict[str, list[str]]:
         """Return the names of the recorded functions by their group."""

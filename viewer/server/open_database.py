@@ -13,7 +13,7 @@ from hpcd.analysis.waits.lazy_graph import LazyGraph
 from hpcd.analysis.waits.single_wait import WaitFinder
 from hpcd.array_types import I64
 from hpcd.errors import HpcdError
-from hpcd.kept import Kept
+from hpcd.kept_answers import KeptAnswers
 from hpcd.viewer.contexts import Trees
 from hpcd.viewer.depth_slice import depth_choice
 from hpcd.viewer.picture_tree import PictureTree
@@ -41,15 +41,15 @@ class OpenDatabase:
         self.selection = LineSelection(db)
         self.trees = trees = Trees(db)
         self.sources = Sources(db, trees)
-        self.traffic = Kept(lambda: Traffic(db))
+        self.traffic = KeptAnswers(lambda: Traffic(db))
         """Raises :class:`UsageError` where no calls of MPI were recorded."""
         self.graph = LazyGraph(db)
         self.waits = WaitFinder(db, self.graph)
         self.phases = PhaseViews(db)
         self.calls = CallViews(db, self.traffic, growing=revision > 0)
-        self._native = Kept(lambda: OpenDatabase(Database(db.path, native=True), revision))
-        self._picture = picture = Kept(lambda: PictureTree(db, trees.of("top-down")))
-        self.depths = Kept(lambda: depth_choice(db, picture()))
+        self._native = KeptAnswers(lambda: OpenDatabase(Database(db.path, native=True), revision))
+        self._picture = picture = KeptAnswers(lambda: PictureTree(db, trees.of("top-down")))
+        self.depths = KeptAnswers(lambda: depth_choice(db, picture()))
         """The choice of call path depths; see :func:`depth_choice`."""
         self.drawn = False
         """Whether a picture has been requested: none is made before that any more."""

@@ -13,7 +13,7 @@ from hpcd.analysis.profile.phase_costs import PhaseCosts, phase_costs, total_pha
 from hpcd.analysis.profile.time_segments import TimeSegments
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
-from hpcd.kept import Kept
+from hpcd.kept_answers import KeptAnswers
 from hpcd.masks import marked
 from hpcd.viewer.palette import colours
 
@@ -32,9 +32,9 @@ class PhaseViews:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self.marked = Kept(partial(MarkedPhases, db), _KEPT)
+        self.marked = KeptAnswers(partial(MarkedPhases, db), _KEPT)
         """The phases."""
-        self._costs = Kept(self._read, _KEPT)
+        self._costs = KeptAnswers(self._read, _KEPT)
 
     def costs(self, text: str, lines: I64, t0: int, t1: int) -> list[PhaseCosts]:
         """Return contexts' costs in the phases and in [t0, t1), of each line that has any. Refuses

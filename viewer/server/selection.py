@@ -23,7 +23,7 @@ from hpcd.analysis.profile.shared_rows import lines_that_share
 from hpcd.analysis.trace.trace_lines import NO_RANK
 from hpcd.array_types import F64, I64, U32, Mask
 from hpcd.errors import FormatError, UsageError
-from hpcd.kept import Kept
+from hpcd.kept_answers import KeptAnswers
 from hpcd.masks import marked, positions
 from hpcd.user_names import user_name
 from hpcd.viewer import patterns
@@ -81,7 +81,7 @@ class LineSelection:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._order = Kept(self._make, _KEPT)
+        self._order = KeptAnswers(self._make, _KEPT)
 
     def order(self, choice: Choice) -> I64:
         """``int64[n]``: the lines of ``choice``, in order, of folded ones the one that has the row.

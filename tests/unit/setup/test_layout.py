@@ -23,11 +23,13 @@ BASE = {
     "hpcd.process_status", "hpcd.processors", "hpcd.signals", "hpcd.startup", "hpcd.wording",
     "hpcd.kernels", "hpcd.option_schema", "hpcd.output_file", "hpcd.output_folder",
     "hpcd.regular_file", "hpcd.cache_directory", "hpcd.rows", "hpcd.user_names",
+    "hpcd.kept_answers",
 }  # fmt: skip
 ARROWS: dict[str, set[str]] = {
     "hpcd.errors": set(),
     "hpcd.array_types": set(),
     "hpcd.closing": set(),
+    "hpcd.kept_answers": set(),
     "hpcd.process_status": set(),
     "hpcd.distinct": {"hpcd.array_types"},
     "hpcd.masks": {"hpcd.array_types"},

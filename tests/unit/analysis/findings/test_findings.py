@@ -933,7 +933,7 @@ def test_a_difference_is_large_or_small_beside_the_life_of_who_works_most(tmp_pa
         assert "imbalance" in [finding.kind for finding in findings(db)]
 
 
-def test_who_polls_without_a_cpu_waits_for_others(tmp_path: Path) -> None:
+def test_ranks_that_poll_without_a_cpu_wait_for_others(tmp_path: Path) -> None:
     """Not for the CPU; who was woken and has none does."""
     meet = "main/MPI_Allreduce"
     steps: dict[int, list[Step]] = {

@@ -11,7 +11,7 @@ _Parameters = ParamSpec("_Parameters")
 _Answer = TypeVar("_Answer")
 
 
-class Kept(Generic[_Parameters, _Answer]):
+class KeptAnswers(Generic[_Parameters, _Answer]):
     """``make`` with its ``most`` latest answers kept. A caller waits while another has one made,
     instead of making the same."""
 
