@@ -134,6 +134,12 @@ class Places:
         return max(by_name.items(), key=itemgetter(1), default=("", 0.0))
 
     @property
+    def own_files(self) -> set[str]:
+        """File names of the program's own load modules."""
+        own = program_modules(self._db)
+        return {PurePath(row.path).name for at, row in enumerate(self._db.modules, 1) if own[at]}
+
+    @property
     def outside(self) -> Mask:
         """``bool[nodes]``: contexts without any procedure of the program on their call paths."""
         mask: Mask = self._contexts.own == 0

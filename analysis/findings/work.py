@@ -97,7 +97,13 @@ def _work(facts: Facts) -> Iterator[Finding]:
         top = next(iter(use.places.procedures(seconds)), None)
         library, spent = use.places.library(np.where(use.places.outside, seconds, 0.0))
         if spent > max(top.seconds if top else 0.0, LEAST_SHARE * total):
-            subject = _subject(kind, shorten(library, _NAME), spent / total)
+            # Go's run-time system is in the program's file.
+            what = (
+                library
+                if library not in use.places.own_files
+                else f"the run-time system of {library}"
+            )
+            subject = _subject(kind, shorten(what, _NAME), spent / total)
             if kind == "hot" and top and top.seconds >= LEAST_SHARE * total:
                 own = Phrase("; of the program's own most in ", tuple(names_in_words(top.names)))
                 more = (own, Phrase(f", {percent(top.seconds / total, 0)}", rank=1))

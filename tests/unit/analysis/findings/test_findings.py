@@ -150,6 +150,11 @@ def test_the_library_of_a_language_works_for_the_program(tmp_path: Path) -> None
             "Most work is done in main.build: 2.500 s, 100 % of the CPU time, in main.main >"
             " main.build > runtime.concatstrings."
         ]
+    steps = {0: [("runtime.gcBgMarkWorker/runtime.scanobject", "cpu", 2.0), (build, "cpu", 1.0)]}
+    with hpcd.analysis.open(make(tmp_path / "gc", steps, threads=True)) as db:
+        assert findings(db)[0].text == (
+            "Most work is done in the run-time system of solver: 2.000 s, 67 % of the CPU time."
+        )
     steps = {0: [("main/sum_up/std::accumulate<int*>/std::plus<int>::operator()", "cpu", 1.0)]}
     with hpcd.analysis.open(make(tmp_path / "c++", steps, threads=True)) as db:
         assert [finding.text for finding in findings(db)] == [
@@ -458,8 +463,7 @@ def test_amounts_have_room_before_places() -> None:
     assert few.text == "x" * 70 + " 128.1 ms, 0.3 % of the threads' time."
 
 
-def test_who_polls_without_a_cpu_waits_for_others(tmp_path: Path) -> None:
-    """The imbalance counts it as waiting for others, too: both amounts are one."""
+def test_polling_without_a_cpu_is_one_amount_in_sentences_and_imbalance(tmp_path: Path) -> None:
     steps: dict[int, list[Step]] = {
         0: [("main/solve", "cpu", 3.0)],
         1: [
