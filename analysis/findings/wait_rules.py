@@ -73,7 +73,8 @@ def _runnable(facts: Facts) -> Iterator[Finding]:
         total = float(seconds.sum())
         if total < max(LEAST_SHARE * use.lived, _LEAST * use.lifetime):
             continue
-        own = [place for place in use.places.ranked(seconds) if place.procedure]
+        places = use.places.ranked(seconds, calls=kind != Use.RUNNABLE)
+        own = [place for place in places if place.procedure]
         place, _ = most_of(own, total)
         yield Finding(
             "runnable" if use.demand.own else "outside",

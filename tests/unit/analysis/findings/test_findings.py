@@ -967,3 +967,13 @@ def test_ranks_that_take_turns_wait_for_others_also_where_these_have_no_cpu(
             assert measure(db).alone == pytest.approx(share, abs=0.001)
             if share == 1.0:
                 assert "communication" in [one.kind for one in findings(db)]
+
+
+def test_who_has_no_cpu_has_none_in_its_own_procedure(tmp_path: Path) -> None:
+    """Whatever it called there when the CPU was lost."""
+    steps: dict[int, list[Step]] = {
+        0: [("main/work", "cpu", 1.0), ("main/work/Clock_gettime", "runnable", 2.0)],
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
+        (said,) = (one for one in findings(db) if one.kind in ("runnable", "outside"))
+        assert said.place.path == ("main", "work")
