@@ -63,11 +63,11 @@ struct thread {
 /* The most processes that are told apart in a wait for a CPU. */
 #define OCCUPANT_SUMS 16
 
-/* Of a row of tids whether each may be a registered thread's. */
+/* Of a row of tids whether each may be that of a registered thread. */
 #define TIDS_IN_ROW 65536
 
 struct registered {
-	u8 tid[TIDS_IN_ROW];
+	u8 tid[TIDS_IN_ROW]; /* 1: it may be */
 };
 
 struct occupant {
