@@ -112,6 +112,14 @@ class KernelTargets:
         """Take no Python frames of ``pid`` any more."""
         self._maps.pythons.delete(struct.pack("<I", pid))
 
+    def set_jvm(self, pid: int, entry: bytes) -> None:
+        """Take the Java frames of ``pid``, by ``entry`` (``struct jvm``), until its exec or end."""
+        self._maps.jvms.update(struct.pack("<I", pid), entry)
+
+    def forget_jvm(self, pid: int) -> None:
+        """Take no Java frames of ``pid`` any more."""
+        self._maps.jvms.delete(struct.pack("<I", pid))
+
     def records(self, pid: int) -> bool:
         """Whether process ``pid`` is recorded, as the kernel sees it."""
         entry = self._maps.processes.lookup(struct.pack("<I", pid))

@@ -55,6 +55,8 @@ class SamplerMaps(maps.MapSet):
             "python_functions", maps.PERCPU_ARRAY,
             wire.FunctionEvent.BYTES + wire.FUNCTION_TEXT, caches // cpus,
         )  # fmt: skip
+        self.jvms = self.create("jvms", maps.HASH, wire.Jvm.BYTES, MAX_PROCESSES)
+        self.create("jvm_frames", maps.PERCPU_ARRAY, wire.JVM_FRAME_BYTES, caches // cpus)
         self.counters = self.create("counters", maps.PERCPU_ARRAY, wire.Counters.BYTES, 1)
         self.create("next_thread", maps.PERCPU_ARRAY, 4, 1)
         self.create("scratch", maps.PERCPU_ARRAY, here(wire.WALK_BYTES), caches // cpus)

@@ -61,6 +61,7 @@ FRAME_RAW_MASK = 0x1FFFFFFFFFFFFFF
 MAX_USER_FRAMES = 1024
 OUTERMOST_FRAMES = 256
 MAX_FRAMES = 1151
+USER_END = 0x100000000000000
 FRAME_PYTHON = 0x8000000000000000
 FRAME_PYTHON_POSITION = 0x2000000000000000
 PYTHON_POSITION_BITS = 24
@@ -74,6 +75,10 @@ PYTHON_BYTES_HEAD = 32
 PYTHON_WORDS = 2048
 SENT_FUNCTIONS = 32768
 PYTHON_FRAME_WORDS = 16
+JVM_HEAPS = 4
+JVM_BLOB_WORDS = 64
+FRAME_JVM = 0x1000000000000000
+FRAME_JVM_INTERPRETED = 0x800000000000000
 TASK_KERNEL_FRAMES = 127
 OBJECT_EVENT_BYTES = 4320
 CACHE_SET_BYTES = 16
@@ -86,7 +91,7 @@ CALL_SLOTS_BYTES = 16
 OBJECT_KEY_BYTES = 16
 COPIER_BYTES = {"x86_64": 0x100E8, "aarch64": 0x10160}
 KERNEL_PART_BYTES = 208
-SAVED_BYTES = {"x86_64": 0x16FD0, "aarch64": 0x170C0}
+SAVED_BYTES = {"x86_64": 0x16FE0, "aarch64": 0x170D0}
 LONG_WALK_BYTES = 16
 WAKING_BYTES = 24
 VALUE_PROGRAM_BYTES = 40
@@ -99,8 +104,9 @@ OPEN_CALLS_BYTES = 16
 BLOCK_BYTES = 4096
 REGISTERS_BYTES = {"x86_64": 168, "aarch64": 288}
 KNOWN_RULES_BYTES = 32768
-WALK_BYTES = {"x86_64": 10744, "aarch64": 10864}
+WALK_BYTES = {"x86_64": 10760, "aarch64": 10880}
 PYTHON_CHAIN_BYTES = 16648
+JVM_FRAME_BYTES = 688
 WANTED_PROCESS_BYTES = 152
 
 
@@ -614,6 +620,28 @@ class PythonProgram(WireStructure, kinds="u8 u4 u4"):
     inode: int = 0
     device: int = 0
     user: int = 0
+
+
+class Jvm(WireStructure, kinds="u8 u8 4u8 4u8 4u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4"):
+    code_begin: int = 0
+    code_bytes: int = 0
+    heap_begin: bytes = b""
+    heap_bytes: bytes = b""
+    segment_map: bytes = b""
+    segment_shift: int = 0
+    block_header: int = 0
+    blob_bytes: int = 0
+    name: int = 0
+    frame_size: int = 0
+    frame_complete: int = 0
+    code: int = 0
+    compile_id: int = 0
+    deopt_handler: int = 0
+    original_pc: int = 0
+    constants: int = 0
+    code_size: int = 0
+    bytecodes: int = 0
+    unused: int = 0
 
 
 class WantedProcess(WireStructure, kinds="u4 u4"):

@@ -34,6 +34,7 @@ _PYTHON = ("bpf", "daemon", "hpcd", "tests", "benchmarks")
 HEADERS = (
     "records.h", "values.h", "calls/probe_values.h", "stack/rules.h", "stack/table.h",
     "stack/unwind_status.h", "stack/unwind.h", "runtimes/python_values.h",
+    "runtimes/jvm_values.h",
     "iterators/task_stacks.h", "../../hpcd/kernels/sources/states.h",
 )  # fmt: skip
 # Enumerations of codes.py.
@@ -42,8 +43,9 @@ MACHINES = {"x86_64": "HPCD_X86_64", "aarch64": "HPCD_AARCH64"}
 # Structures that Python knows by size alone: keys and values that only the programs read.
 OPAQUE = {
     "block", "budget", "cache_set", "call_key", "call_slots", "copier", "heap_block", "kernel_part",
-    "known_rules", "long_walk", "object_key", "occupancy", "occupant", "open_call", "open_calls",
-    "polled", "python_chain", "registered", "registers", "request", "shot_key", "waking",
+    "jvm_frame", "known_rules", "long_walk", "object_key", "occupancy", "occupant", "open_call",
+    "open_calls", "polled", "python_chain", "registered", "registers", "request", "shot_key",
+    "waking",
 }  # fmt: skip
 # Parts of structures that no declaration has; declared apart, none could be told from the rest.
 SPANS = {"stack_event": ("walk", "time", "frame"), "event_head": ("thread_event", "time", "tid")}

@@ -23,7 +23,7 @@ from hpcd.array_types import F64, I8, I64, U32, U64
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames_of
-from hpcd.model.identity import Module, ModuleKind, Process
+from hpcd.model.identity import SOURCE_KINDS, Module, ModuleKind, Process
 from hpcd.model.python_place import lines_of
 from hpcd.user_names import user_name
 
@@ -107,8 +107,8 @@ class CallPaths:
             return FrameText(name, None, 0)
         module = self._modules.get(int(frames_of.module_of(value)[0]))
         offset = frames_of.offset_of(value).astype(np.uint64)
-        python = module is not None and module.kind is ModuleKind.PYTHON
-        line = int(lines_of(offset)[0]) if python else 0
+        source = module is not None and module.kind in SOURCE_KINDS
+        line = int(lines_of(offset)[0]) if source else 0
         return FrameText(name, module, int(offset[0]), line)
 
 

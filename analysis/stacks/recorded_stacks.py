@@ -14,7 +14,7 @@ from hpcd.analysis.trace.trace_lines import Line
 from hpcd.errors import UsageError
 from hpcd.model.cct import NO_NODE
 from hpcd.model.frame import offset_of
-from hpcd.model.identity import ModuleKind, Process
+from hpcd.model.identity import SOURCE_KINDS, Process
 from hpcd.model.python_place import lines_of
 from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack, Wait
 
@@ -97,7 +97,7 @@ def _path(db: Database, node: int) -> Path:
         procedure = int(db.procedure_of_node[node])
         module, line = int(modules[procedure]), None
         where = db.modules[module - 1].path if module else ""
-        if module and db.modules[module - 1].kind == ModuleKind.PYTHON:
+        if module and db.modules[module - 1].kind in SOURCE_KINDS:
             line = int(lines_of(offset_of(db.cct.frame[node : node + 1]))[0])
         path.append(Frame(names[procedure], where, bool(kernel[procedure]), line))
         node = int(db.cct.parent[node])

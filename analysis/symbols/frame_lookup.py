@@ -18,7 +18,7 @@ from hpcd.analysis.symbols.symbolization import Namer
 from hpcd.array_types import U64
 from hpcd.measurement.recorded_symbols import SymbolRow
 from hpcd.model import frame as frames
-from hpcd.model.identity import KERNEL_KINDS, Module, ModuleKind
+from hpcd.model.identity import KERNEL_KINDS, SOURCE_KINDS, Module, ModuleKind
 from hpcd.model.python_place import lines_of
 
 
@@ -92,7 +92,7 @@ class FrameLookup:
                 self._namers[number] = len(rows), namer
             offsets, kind = frames.offset_of(own).astype(np.uint64), load_module.kind
             lines: list[int] | list[None] = [None] * len(own)
-            if kind is ModuleKind.PYTHON:
+            if kind in SOURCE_KINDS:
                 lines = lines_of(offsets).tolist()
             kernel = kind in KERNEL_KINDS
             for value, name, line in zip(own.tolist(), namer.names(offsets), lines, strict=True):

@@ -30,8 +30,10 @@ _THUNK = re.compile(r"^(?:non-)?virtual thunk to |^covariant return thunk to ")
 _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 # Places in sources, and loops there.
 _PLACE = re.compile(r"loop at |\S*[^:]:\d+( |$)")
-# Python's names, which have brackets of their own, and others that brackets enclose.
-_PYTHON = re.compile(r"<(module|lambda|locals|listcomp|dictcomp|setcomp|genexpr)>|^<[^<>]*>$")
+# Names of Python and Java, which have brackets of their own, and others that brackets enclose.
+_BRACKETED = re.compile(
+    r"<(module|lambda|locals|listcomp|dictcomp|setcomp|genexpr)>|\.<(cl)?init>$|^<[^<>]*>$"
+)
 # What names are made of, and the most words that tell one from others.
 _WORD = re.compile(r"[\w~]+(?:#\d+)?")
 _TELLING = 3
@@ -134,7 +136,7 @@ def _without_details(name: str, detail: _Detail) -> str:
         return name.rpartition("/")[2] or name  # Go's: a package's path, then its own name
     if not any(letter in name for letter in "<(:") or ".(*" in name:
         return name
-    if _PLACE.match(name) or _PYTHON.search(name) or _depth(name) > _DEEPEST:
+    if _PLACE.match(name) or _BRACKETED.search(name) or _depth(name) > _DEEPEST:
         return name
     thunk = _THUNK.match(name)
     name = _RUST_HASH.sub("", name[thunk.end() :] if thunk else name)

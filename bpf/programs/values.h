@@ -3,6 +3,7 @@
 #define HPCD_VALUES_H
 
 #include "stack/unwind.h"
+#include "runtimes/jvm_values.h"
 #include "runtimes/python_values.h"
 
 /* Stack cache: per CPU, 2^13 sets of two. An entry is hash tag << 14 | generation; 0 is empty. A

@@ -120,12 +120,19 @@ class Modules:
     def python(self, path: str, user: int) -> int | None:
         """Return the id of the module of a Python source file, which a process of ``user`` runs;
         None: that user has too many modules."""
-        key = ("python", path)
+        return self._source(ModuleKind.PYTHON, path, user)
+
+    def java(self, path: str, user: int) -> int | None:
+        """Return the id of the module of a Java source file (:meth:`python`)."""
+        return self._source(ModuleKind.JAVA, path, user)
+
+    def _source(self, kind: ModuleKind, path: str, user: int) -> int | None:
+        key = (kind.value, path)
         entry = self._by_key.get(key)
         if entry is None:
             if not self.accounts.take_module(user):
                 return None
-            entry = self._add(key, ModuleKind.PYTHON, path)
+            entry = self._add(key, kind, path)
             self._announce(entry.module)
         return entry.module.id
 

@@ -7,7 +7,11 @@ from hpcd.elf.elf_view import ElfView
 PYTHON_RUNTIME = "_PyRuntime"
 PYTHON_LOOP = "_PyEval_EvalFrameDefault"
 PYTHON_LOOP_END = f"end of {PYTHON_LOOP}"
-RUNTIME_SYMBOLS = (PYTHON_RUNTIME, "Py_Version", PYTHON_LOOP, "PyCode_Type", PYTHON_LOOP_END)
+JVM_STRUCTS, JVM_TYPES = "gHotSpotVMStructs", "gHotSpotVMTypes"
+RUNTIME_SYMBOLS = (
+    PYTHON_RUNTIME, "Py_Version", PYTHON_LOOP, "PyCode_Type", PYTHON_LOOP_END,
+    JVM_STRUCTS, JVM_TYPES,
+)  # fmt: skip
 """Names that are looked for; tables kept on disk have them by their places here."""
 # Linkers keep its name where the symbol was stripped.
 _PYTHON_SECTION = ".PyRuntime"
@@ -25,4 +29,4 @@ def runtime_symbols(elf: ElfView) -> dict[str, int]:
     section = elf.sections.get(_PYTHON_SECTION)
     if section and section.address:
         addresses.setdefault(PYTHON_RUNTIME, section.address)
-    return addresses if PYTHON_RUNTIME in addresses else {}
+    return addresses if PYTHON_RUNTIME in addresses or JVM_STRUCTS in addresses else {}

@@ -48,6 +48,7 @@ class UnwindStatus(IntEnum):
     FRAMES_OMITTED = 19
     REPORTS_LOST = 20
     CONTEXT_LIMIT = 21
+    JVM_FRAME = 128
 
 
 class Waker(IntEnum):

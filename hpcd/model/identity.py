@@ -95,6 +95,8 @@ class ModuleKind(StrEnum):
     KERNEL_MODULE = "kernel-module"
     PYTHON = "python"
     """A source file of Python's: offsets say which function and line (:mod:`.python_place`)."""
+    JAVA = "java"
+    """A source file of Java's, by its package; offsets are the same."""
     NAMED = "named"
     """Another tool's: its procedures have names, offsets follow from these."""
     NAMED_KERNEL = "named-kernel"
@@ -103,6 +105,8 @@ class ModuleKind(StrEnum):
 
 KERNEL_KINDS = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
 """Kinds of load modules with kernel code."""
+SOURCE_KINDS = (ModuleKind.PYTHON, ModuleKind.JAVA)
+"""Kinds of load modules that are source files, whose offsets say which line."""
 
 
 @dataclass(frozen=True, slots=True)

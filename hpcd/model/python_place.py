@@ -21,12 +21,19 @@ from hpcd.array_types import U64
 _LINE_BITS, _NAME_BITS = 17, 6
 MOST_LINE = (1 << _LINE_BITS) - 1
 FUNCTION_BYTES = 1 << _LINE_BITS
+MOST_JAVA_LINE = (1 << 16) - 1
+"""Class files have no more; a first line beyond it is that of a function without lines."""
 
 
 def python_offset(first_line: int, name_hash: int, line: int) -> int:
     """Return the offset of ``line`` in the function that begins in ``first_line``."""
     function = min(first_line, MOST_LINE) << _NAME_BITS | name_hash & ((1 << _NAME_BITS) - 1)
     return function << _LINE_BITS | min(line, MOST_LINE)
+
+
+def nameless_line(name_hash: int) -> int:
+    """Return a first line for a function of Java's that has none: such functions differ by it."""
+    return MOST_JAVA_LINE + 1 | name_hash >> _NAME_BITS & MOST_JAVA_LINE
 
 
 def lines_of(offsets: U64) -> U64:

@@ -51,4 +51,5 @@ UNWIND_LABELS = {
     UnwindStatus.FRAMES_OMITTED: "frames left out",
     UnwindStatus.REPORTS_LOST: "its reports were lost",
     UnwindStatus.CONTEXT_LIMIT: "more call paths than a user may have",
+    UnwindStatus.JVM_FRAME: "caller of Java code not found",
 }

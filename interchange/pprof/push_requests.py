@@ -26,12 +26,13 @@ from hpcd.analysis.trace.states import STATE_TIMES
 from hpcd.interchange.numbering import Numbering
 from hpcd.interchange.pprof.pprof_message import PprofWriter, encode_stack
 from hpcd.interchange.protobuf import fixed64, integer, message, packed, text
-from hpcd.model.identity import Module, ModuleKind
+from hpcd.model.identity import SOURCE_KINDS, Module, ModuleKind
 
 _SAMPLE_TYPES = tuple(metric.removesuffix("_time") for metric in STATE_TIMES)
 _UNIT = "nanoseconds"
 # Of OpenTelemetry's semantic conventions.
 _FRAME_TYPE = "profile.frame.type"
+_RUNTIMES = {ModuleKind.PYTHON: "cpython", ModuleKind.JAVA: "jvm"}
 # Characters with a meaning in the list of labels.
 _SPECIAL = re.compile(r"[{},=\"\\\x00-\x1f]")
 
@@ -76,14 +77,18 @@ class _Dictionary:
         number = self._location_of.get(frame)
         if number is None:
             name, module, address, line = self._paths.text(frame)
-            python = module if module and module.kind is ModuleKind.PYTHON else None
-            mapped = module if module and not python else None
-            file = integer(3, self.string(python.path)) if python else b""
+            source = module if module and module.kind in SOURCE_KINDS else None
+            mapped = module if module and not source else None
+            file = integer(3, self.string(source.path)) if source else b""
             function = self._functions[integer(1, self.string(name)) + file]
             number = self._location_of[frame] = self._locations[
                 (integer(1, self._mapping(mapped)) + integer(2, address) if mapped else b"")
                 + message(3, integer(1, function), integer(2, line) if line else b"")
-                + (packed(4, [self._attribute(_FRAME_TYPE, "cpython")]) if python else b"")
+                + (
+                    packed(4, [self._attribute(_FRAME_TYPE, _RUNTIMES[source.kind])])
+                    if source
+                    else b""
+                )
             ]
         return number
 
@@ -221,11 +226,11 @@ def _encode_series(profiles: IntervalProfiles, series: Series) -> bytes:
     mappings: set[int] = set()
     for frame, location in locations.items():
         name, module, address, line = profiles.paths.text(frame)
-        python = module is not None and module.kind is ModuleKind.PYTHON
-        function = name, module.path if module and python else ""
+        source = module is not None and module.kind in SOURCE_KINDS
+        function = name, module.path if module and source else ""
         if function not in functions:
             profile.add_function(functions[function], *function)
-        module = None if python else module
+        module = None if source else module
         if module is not None and module.id not in mappings:
             mappings.add(module.id)
             profile.add_mapping(module.id, module.path, module.build_id, lines=False)

@@ -17,8 +17,8 @@ from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.symbols.symbolization import Procedure, SymbolAnswer, SymbolTask, symbolize
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
-from hpcd.model.identity import ModuleKind
-from hpcd.model.python_place import MOST_LINE, first_lines_of, lines_of
+from hpcd.model.identity import SOURCE_KINDS, ModuleKind
+from hpcd.model.python_place import MOST_JAVA_LINE, MOST_LINE, first_lines_of, lines_of
 from hpcd.model.scope import ScopeKind
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def describe(task: SymbolTask) -> ModuleNames:
 
     has_code = task.kind is ModuleKind.ELF and len(task.offsets) > 0
     answer = symbolize(task)
-    if task.kind is ModuleKind.PYTHON:
-        return _python_lines(task, answer)
+    if task.kind in SOURCE_KINDS:
+        return _source_lines(task, answer)
     nothing = ModuleNames(answer, scope=np.zeros(len(task.offsets), np.uint32))
     if answer.warning or answer.recorded or not has_code:
         return nothing
@@ -68,15 +68,16 @@ def describe(task: SymbolTask) -> ModuleNames:
     return _with_scopes(answer, structure)
 
 
-def _python_lines(task: SymbolTask, answer: SymbolAnswer) -> ModuleNames:
-    """The lines of a Python source file, whose offsets say which they are."""
+def _source_lines(task: SymbolTask, answer: SymbolAnswer) -> ModuleNames:
+    """The lines of a source file, whose offsets say which they are."""
     line = lines_of(task.offsets)
+    most = MOST_LINE if task.kind is ModuleKind.PYTHON else MOST_JAVA_LINE
     keys, scope = np.unique(
         answer.index * (MOST_LINE + 1) + line.astype(np.int64), return_inverse=True
     )
     count = len(keys)
     procedures = [
-        replace(procedure, file=task.path, line=first)
+        replace(procedure, file=task.path, line=first if first <= most else 0)
         for procedure, first in zip(
             answer.procedures,
             first_lines_of(

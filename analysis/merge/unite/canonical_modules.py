@@ -28,7 +28,7 @@ from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels
 from hpcd.model import frame
 from hpcd.model.cct import CCT
-from hpcd.model.identity import Host, Module, ModuleKind
+from hpcd.model.identity import SOURCE_KINDS, Host, Module, ModuleKind
 
 ModuleKey = tuple[str, str, str, str]
 
@@ -50,7 +50,7 @@ def module_key(module: Module, host: Host, measurement: int) -> ModuleKey:
     if kind is ModuleKind.JIT:
         where = f"{module.process:010d}:{module.base:016x}"
         return (kind, path, f"{measurement:016x}", where)
-    if kind in (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL, ModuleKind.PYTHON):
+    if kind in (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL, *SOURCE_KINDS):
         return (kind, path, "", "")
     if kind is ModuleKind.KERNEL_MODULE:
         return (kind, path, build_id, "" if build_id else host.kernel)

@@ -25,12 +25,12 @@ from hpcd.array_types import U32, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.recorded_symbols import SymbolRow
 from hpcd.measurement.zstd_contexts import unpack_frame
-from hpcd.model.identity import ModuleKind
+from hpcd.model.identity import SOURCE_KINDS, ModuleKind
 
 _OWNERS = "measurements"
 # Kinds of modules with only the names that a measurement has met: all measurements' names are
 # united. For other kinds one measurement's table is complete.
-_BY_NAME = (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL, ModuleKind.PYTHON)
+_BY_NAME = (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL, *SOURCE_KINDS)
 
 
 @dataclass(frozen=True, slots=True)

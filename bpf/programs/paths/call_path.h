@@ -22,6 +22,7 @@ static __always_inline void empty_path(struct walk *w)
 	w->python_at = 0;
 	w->python_left = 0;
 	w->chained = 0;
+	w->code_bytes = 0;
 }
 
 /* Begins the path of a thread as of now, to be interned in this stack cache. Its report will say what `flags` say. */

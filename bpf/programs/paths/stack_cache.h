@@ -8,9 +8,11 @@
 #include "threads/threads.h"
 #include "unwinding.h"
 #ifdef HPCD_OBJECT /* it needs bpf_loop(); the last, since bcc gets each header once, where it is first included */
+#include "runtimes/jvm.h"
 #include "runtimes/python_functions.h"
 #else
 #define send_functions(context)
+#define jvm_urgency(w) 0
 #define python_urgency(w) 0
 #define append_chain(w, frames) 0
 #endif
@@ -60,7 +62,7 @@ static __always_inline u32 intern_stack(struct walk *w, struct counters *count)
 	u64 size = 32 + 8 * (u64)frames;
 	if (w->chained)
 		send_functions(w->context);
-	u64 urgency = python_urgency(w);
+	u64 urgency = python_urgency(w) | jvm_urgency(w);
 	if (!urgency)
 		urgency = urgency_of(MAP(EVENTS), 8);
 	if (ring_output(MAP(EVENTS), &w->time, size, urgency)) {

@@ -5,6 +5,7 @@
 #include "paths/copies.h"
 #include "unwinding.h"
 #ifdef HPCD_OBJECT
+#include "runtimes/jvm.h"
 #include "runtimes/python.h"
 #endif
 
@@ -93,8 +94,14 @@ static __attribute__((noinline)) long step(u32 number, struct steps *steps)
 /* Where functions that are called have less room for their frames, step() alone is used. */
 static __attribute__((noinline)) long several_steps(u32 number, struct steps *steps)
 {
-	if (!steps->walk->python_left && follow_known(steps->walk, steps->rules) == KNOWN_STEPS)
-		return 0;
+	struct walk *w = steps->walk;
+
+	if (!w->python_left) {
+		if (in_jvm(w))
+			return step_jvm(w->context) != 0;
+		if (follow_known(w, steps->rules) == KNOWN_STEPS || in_jvm(w))
+			return 0;
+	}
 	return step(number, steps);
 }
 
@@ -108,6 +115,7 @@ static __always_inline int loop(void *ctx, u32 context, unsigned long programs)
 	if (!steps.rules)
 		return 0;
 	take_python(context);
+	begin_jvm(steps.walk);
 	steps.walk->ending = END_DEPTH_LIMIT;
 	run_loop(MAX_DEPTH + 1, several_steps, &steps, 0);
 	if (steps.walk->chained)

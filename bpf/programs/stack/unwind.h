@@ -153,6 +153,7 @@ struct walk {
 	u32 python_at;   /* its place in the chain of Python frames, or that of the next word of its frames */
 	u32 python_left; /* words of these frames that are not in the path yet */
 	u64 chained;     /* 1: there is a chain */
+	u64 code_begin, code_bytes; /* runtimes/jvm.h: where the process's JVM has code; 0 bytes: it runs none */
 	u64 trampoline;  /* the address that replaced return addresses are; 0: none is */
 	u64 replaced;    /* the kernel's list of those not met yet */
 	u64 value;       /* the sample's contents besides the path */

@@ -28,6 +28,7 @@ enum unwind_status {
 	END_FRAMES_OMITTED = 19,   /* no ending: within a path, in place of the frames between outermost and innermost */
 	END_REPORTS_LOST = 20,     /* reports of what it did were lost */
 	END_CONTEXT_LIMIT = 21,    /* its user has as many call paths as are kept */
+	END_JVM_FRAME = 128,       /* the caller of Java's code was not found */
 };
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef HPCD_THREADS_LIFECYCLE_H
 #define HPCD_THREADS_LIFECYCLE_H
 
+#include "runtimes/jvm_maps.h"
 #include "runtimes/python_maps.h"
 #include "paths/call_path.h"
 #include "paths/copies.h"
@@ -113,6 +114,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 		process->space.count = 0;
 		process->image = event.image;
 		process->refresh = !ON_DEMAND;
+		map_delete(MAP(JVMS), &event.tgid);
 		map_delete(MAP(PYTHONS), &event.tgid);
 		begin_python(task, event.tgid);
 		struct thread *hidden = map_lookup(MAP(THREADS), &event.tid);
@@ -196,6 +198,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 	if (process_has_ended(task)) {
 		event.other = 1;
 		map_delete(MAP(PROCESSES), &event.tgid);
+		map_delete(MAP(JVMS), &event.tgid);
 		map_delete(MAP(PYTHONS), &event.tgid);
 	}
 	send_event(&event, NO_WAKEUP);

@@ -13,12 +13,13 @@ from itertools import islice
 import numpy as np
 
 from hpcd.array_types import U32, U64
-from hpcd.bpf.wire import StackEvent
+from hpcd.bpf.wire import FRAME_JVM, StackEvent
 from hpcd.daemon.capture.paths.cct_builder import CCTBuilder
 from hpcd.daemon.capture.paths.stack_caches import StackCaches
 from hpcd.daemon.capture.records.recorder_kernels import Paths, gather_paths
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.module_mappings import ModuleMappings
+from hpcd.daemon.runtimes.java.frame_naming import JavaNaming
 from hpcd.daemon.runtimes.python.frame_naming import PythonNaming
 from hpcd.distinct import distinct
 from hpcd.kernels.library import structure
@@ -50,8 +51,10 @@ class StackResolver:
         cache_count: int,
         user_of: Callable[[int], int] | None = None,
         python: PythonNaming | None = None,
+        java: JavaNaming | None = None,
     ) -> None:
         self._python = python
+        self._java = java
         self.cct = CCTBuilder()
         self.caches = StackCaches(cache_count)
         self._mappings = mappings
@@ -68,8 +71,9 @@ class StackResolver:
 
     @property
     def failures(self) -> dict[str, str]:
-        """Reasons of missing tables, contexts or Python frames, by load module or user."""
-        return self.cct.failures | (self._python.processes.unknown if self._python else {})
+        """Reasons of missing tables, contexts or runtimes' frames, by load module or user."""
+        python = self._python.processes.unknown if self._python else {}
+        return self.cct.failures | python | (self._java.processes.unknown if self._java else {})
 
     def _marker(self, status: UnwindStatus) -> int:
         """Return the CCT node of a path with the marker of ``status`` as its only frame."""
@@ -102,7 +106,7 @@ class StackResolver:
             self._kernel_frames.add(address, self._kernel.to_module_frames(address))
             paths = gather_paths(stacks, self._spans, self._kernel_frames.struct)
         if len(paths.python_at):
-            paths = self._with_python(stacks, paths)
+            paths = self._with_runtimes(stacks, paths)
         incomplete = []
         for at, of in zip(paths.raw_at.tolist(), paths.raw_of.tolist(), strict=True):
             time, pid = _OF_PROCESS(stacks[of])
@@ -121,26 +125,33 @@ class StackResolver:
         """Read what may not be there any more when ``stacks`` are resolved."""
         if self._python:
             self._python.read_ahead(stacks)
+        if self._java:
+            self._java.read_ahead(stacks)
 
-    def _with_python(self, stacks: list[bytes], paths: Paths) -> Paths:
-        """Return ``paths`` with frames of functions in the place of Python frames' words."""
-        pids = np.fromiter((_OF_PROCESS(stack)[1] for stack in stacks), np.uint64)
+    def _with_runtimes(self, stacks: list[bytes], paths: Paths) -> Paths:
+        """Return ``paths`` with frames of functions in the place of runtimes' words: of each none
+        where it is the runtime's own, or several where functions were inlined."""
         at = paths.python_at
-        frame = np.zeros(len(at), np.uint64)
-        if self._python:
-            frame = self._python.frames(
-                pids[paths.python_of], paths.frames[at], paths.python_position
-            )
-        paths.frames[at] = frame
-        gone = at[frame == 0]
-        if not len(gone):
-            return paths
-        kept = np.ones(len(paths.frames), bool)
-        kept[gone] = False
-        place = np.cumsum(kept) - 1
+        pids = np.fromiter((_OF_PROCESS(stack)[1] for stack in stacks), np.uint64)
+        pid, word, position = pids[paths.python_of], paths.frames[at], paths.python_position
+        count = np.zeros(len(at), np.int64)
+        java = (word & np.uint64(FRAME_JVM)) != 0
+        named = np.zeros(0, np.uint64)
+        if self._java and java.any():
+            named, count[java] = self._java.frames(pid[java], word[java], position[java])
+        python = np.zeros(len(at), np.uint64)
+        if self._python and not java.all():
+            python[~java] = self._python.frames(pid[~java], word[~java], position[~java])
+            count[python != 0] = 1
+        copies = np.ones(len(paths.frames), np.int64)
+        copies[at] = count
+        frame = np.repeat(paths.frames, copies)
+        place = np.cumsum(copies) - copies
+        frame[place[at[python != 0]]] = python[python != 0]
+        frame[np.repeat(np.isin(np.arange(len(copies)), at[java]), copies)] = named
         length = paths.length.copy()
-        np.subtract.at(length, paths.python_of[frame == 0], 1)
-        return paths._replace(frames=paths.frames[kept], length=length, raw_at=place[paths.raw_at])
+        np.add.at(length, paths.python_of, count - 1)
+        return paths._replace(frames=frame, length=length, raw_at=place[paths.raw_at])
 
     def insert(self, stacks: list[bytes]) -> U32:
         """Return the CCT nodes u32[n] of stacks that take no slot."""

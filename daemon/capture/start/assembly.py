@@ -31,6 +31,8 @@ from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.naming.mapping_rows import KnownModule
 from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.daemon.naming.other_wakers import OtherWakers
+from hpcd.daemon.runtimes.java.frame_naming import JavaNaming
+from hpcd.daemon.runtimes.java.java_processes import JavaProcesses
 from hpcd.daemon.runtimes.python.frame_naming import PythonNaming
 from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
 from hpcd.daemon.runtimes.python.python_programs import KnownPythons
@@ -120,6 +122,7 @@ class Assembly:
         pythons = PythonProcesses(mappings, sampler.targets, lack, self._accounts, targets.user_of)
         self._stack.callback(lambda: KnownPythons().remember(pythons.programs.values()))
         python = PythonNaming(pythons, self._modules, writer, targets.user_of)
+        javas = JavaProcesses(mappings, sampler.targets, lack, targets.user_of)
         stacks = StackResolver(
             mappings,
             kernel,
@@ -127,6 +130,7 @@ class Assembly:
             sampler.programs.caches,
             targets.user_of,
             python,
+            JavaNaming(javas, self._modules, writer, self._accounts, targets.user_of),
         )
         deferred = DeferredPaths(
             self._loading.saved_walker(),
@@ -148,7 +152,7 @@ class Assembly:
         )
         calls, account = self._calls(sampler, threads, stacks, deferred)
         probes = self._loading.calls.probes(sampler, writer)
-        targets.watchers = [pythons, *([probes] if probes else [])]
+        targets.watchers = [pythons, javas, *([probes] if probes else [])]
         if probes:
             self._stack.callback(probes.close)
         jit = JitNaming(self._modules, targets.owner_of, writer)

@@ -17,6 +17,7 @@ import numpy as np
 
 from hpcd.array_types import U64
 from hpcd.bpf.wire import (
+    FRAME_JVM,
     FRAME_PYTHON,
     FRAME_PYTHON_POSITION,
     PYTHON_ADDRESS_MASK,
@@ -32,7 +33,7 @@ from hpcd.model.frame import module_frame
 from hpcd.model.python_place import FUNCTION_BYTES, MOST_LINE, python_offset
 
 _IDENTITY_MASK = 0xFFFFFFFF
-_KIND = np.uint64(FRAME_PYTHON | FRAME_PYTHON >> 1 | FRAME_PYTHON_POSITION)
+_KIND = np.uint64(FRAME_PYTHON | FRAME_PYTHON >> 1 | FRAME_PYTHON_POSITION | FRAME_JVM)
 # The loop's own frames: calls from C of 3.12, and what follows an inlined __init__().
 _SHIMS = {("<shim>", "<shim>"), ("<shim>", "<interpreter trampoline>"), ("__init__", "__init__")}
 _UNKNOWN = "[Python function that is gone]"

@@ -48,6 +48,7 @@ enum unwind_status {
 	END_FRAMES_OMITTED = 19,
 	END_REPORTS_LOST = 20,
 	END_CONTEXT_LIMIT = 21,
+	END_JVM_FRAME = 128,
 };
 
 enum waker {

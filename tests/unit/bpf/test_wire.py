@@ -165,7 +165,8 @@ def test_a_number_of_this_processor(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_field_of_a_structure_has_a_comment() -> None:
     """On its line, or on the one before if that has nothing else."""
     shared = ("records.h", "values.h", "calls/probe_values.h", "stack/rules.h", "stack/table.h",
-              "stack/unwind.h", "runtimes/python_values.h", "iterators/task_stacks.h")  # fmt: skip
+              "stack/unwind.h", "runtimes/jvm_values.h", "runtimes/python_values.h",
+              "iterators/task_stacks.h")  # fmt: skip
     for name in shared:
         text = (PROGRAMS / name).read_text()
         for structure, body in re.findall(r"^struct (\w+) \{\n(.*?)^\}", text, re.M | re.S):

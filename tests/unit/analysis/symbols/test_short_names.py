@@ -36,6 +36,7 @@ from hpcd.analysis.symbols.short_names import short_names
         ("main.(*Server).handle", "main.(*Server).handle"),
         ("Worker.run.<locals>.inner", "Worker.run.<locals>.inner"),
         ("<module>", "<module>"),
+        ("java.lang.Exception.<init>", "java.lang.Exception.<init>"),
         ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap>"),
         ("do_work", "do_work"),
         ("[truncated: no unwind information]", "[truncated: no unwind information]"),

@@ -1,0 +1,1 @@
+"""Java: HotSpot's processes are recognised, and their methods named."""

@@ -1,0 +1,206 @@
+"""Offsets in HotSpot's structures, for the programs that walk stacks and to name methods."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from hpcd.bpf import wire
+from hpcd.bpf.wire import JVM_BLOB_WORDS, JVM_HEAPS
+from hpcd.daemon.runtimes.java.vm_structs import (
+    USER_END,
+    ReadMemory,
+    UnknownStructuresError,
+    VmStructs,
+)
+
+# Since 20 a byte of UNSIGNED5 is never 0 (src/hotspot/share/utilities/unsigned5.hpp).
+_NO_ZERO_BYTES = 20
+_SUPPORTED = (17,)
+# A heap is of gigabytes at most.
+_MOST_HEAP = 1 << 40
+# In structures that are read.
+_MOST_OFFSET = 4096
+
+
+class Layout(NamedTuple):
+    """Offsets in bytes, and sizes."""
+
+    version: int
+    heaps: int
+    """Address of the pointer to the array of heaps."""
+    heaps_length: int
+    heaps_data: int
+    memory: int
+    segment_map: int
+    segment_shift: int
+    block_header: int
+    low: int
+    low_boundary: int
+    high_boundary: int
+    blob_name: int
+    frame_size: int
+    frame_complete: int
+    code: int
+    blob_bytes: int
+    compile_id: int
+    deopt_handler: int
+    original_pc: int
+    nmethod_method: int
+    scopes_data: int
+    """In an nmethod: the address of its scopes."""
+    metadata: int
+    """In an nmethod: the offset of its table of metadata, where the scopes' methods are."""
+    scopes_pcs: int
+    dependencies: int
+    pc_bytes: int
+    method_constants: int
+    constants_pool: int
+    constants_bytes: int
+    code_size: int
+    flags: int
+    name_index: int
+    pool_bytes: int
+    pool_holder: int
+    source_file: int
+    """In a constant pool: the index of the name of the source file."""
+    class_name: int
+    symbol_length: int
+    symbol_body: int
+
+    @property
+    def zero_excluded(self) -> int:
+        """Return the number that each byte of compressed numbers is greater by."""
+        return 1 if self.version >= _NO_ZERO_BYTES else 0
+
+
+def read_layout(read: ReadMemory, structs: int, types: int) -> Layout:
+    """Read the layout of the HotSpot whose tables the pointers at ``structs`` and ``types`` lead
+    to. Raises :class:`UnknownStructuresError`, and what ``read`` does."""
+    vm = VmStructs.read(read, structs, types)
+    version = _version(read, vm)
+    if version not in _SUPPORTED:
+        raise UnknownStructuresError(f"Java {version}")
+    blob = {
+        "blob_name": vm.at("CodeBlob", "_name"),
+        "frame_size": vm.at("CodeBlob", "_frame_size"),
+        "frame_complete": vm.at("CodeBlob", "_frame_complete_offset"),
+        "code": vm.at("CodeBlob", "_code_begin"),
+        "compile_id": vm.at("nmethod", "_compile_id"),
+        "deopt_handler": vm.first(
+            ("CompiledMethod", "_deopt_handler_begin"), ("nmethod", "_deopt_handler_begin")
+        ),
+        "original_pc": vm.at("nmethod", "_orig_pc_offset"),
+        "nmethod_method": vm.first(("CompiledMethod", "_method"), ("nmethod", "_method")),
+        "scopes_data": vm.first(
+            ("CompiledMethod", "_scopes_data_begin"), ("nmethod", "_scopes_data_begin")
+        ),
+        "metadata": vm.at("nmethod", "_metadata_offset"),
+        "scopes_pcs": vm.at("nmethod", "_scopes_pcs_offset"),
+        "dependencies": vm.at("nmethod", "_dependencies_offset"),
+    }
+    blob_bytes = max(blob.values()) + 8
+    if blob_bytes > 8 * JVM_BLOB_WORDS:
+        raise UnknownStructuresError("an nmethod of more bytes than are read")
+    layout = Layout(
+        version=version,
+        heaps=vm.at("CodeCache", "_heaps"),
+        heaps_length=vm.first(("GrowableArrayBase", "_len"), ("GenericGrowableArray", "_len")),
+        heaps_data=vm.at("GrowableArray<int>", "_data"),
+        memory=vm.at("CodeHeap", "_memory"),
+        segment_map=vm.at("CodeHeap", "_segmap"),
+        segment_shift=vm.at("CodeHeap", "_log2_segment_size"),
+        block_header=vm.size("HeapBlock"),
+        low=vm.at("VirtualSpace", "_low"),
+        low_boundary=vm.at("VirtualSpace", "_low_boundary"),
+        high_boundary=vm.at("VirtualSpace", "_high_boundary"),
+        **blob,
+        blob_bytes=blob_bytes,
+        pc_bytes=vm.size("PcDesc"),
+        method_constants=vm.at("Method", "_constMethod"),
+        constants_pool=vm.at("ConstMethod", "_constants"),
+        constants_bytes=vm.size("ConstMethod"),
+        code_size=vm.at("ConstMethod", "_code_size"),
+        flags=vm.at("ConstMethod", "_flags", "_flags._flags"),
+        name_index=vm.at("ConstMethod", "_name_index"),
+        pool_bytes=vm.size("ConstantPool"),
+        pool_holder=vm.at("ConstantPool", "_pool_holder"),
+        source_file=vm.first(
+            ("ConstantPool", "_source_file_name_index"),
+            ("InstanceKlass", "_source_file_name_index"),
+        ),
+        class_name=vm.at("Klass", "_name"),
+        symbol_length=vm.at("Symbol", "_length"),
+        symbol_body=vm.at("Symbol", "_body"),
+    )
+    offsets = layout._replace(version=0, heaps=0)
+    if not (
+        max(offsets) < _MOST_OFFSET and layout.pc_bytes in (12, 16) and layout.heaps < USER_END
+    ):
+        raise UnknownStructuresError("structures that no HotSpot has")
+    return layout
+
+
+def _version(read: ReadMemory, vm: VmStructs) -> int:
+    (word,) = read([(vm.at("Abstract_VM_Version", "_vm_major_version"), 4)])
+    if word is None or len(word) < 4:
+        raise UnknownStructuresError("the version of libjvm cannot be read")
+    return int.from_bytes(word, "little")
+
+
+def read_heaps(read: ReadMemory, layout: Layout) -> list[tuple[int, int, int, int]]:
+    """Return begin, bytes, address of the segment map and shift of each heap of code; none before
+    the JVM has made them. Raises what ``read`` does."""
+    array = _word(read, layout.heaps)
+    if not array:
+        return []
+    length = _word(read, array + layout.heaps_length) & 0xFFFFFFFF
+    data = _word(read, array + layout.heaps_data)
+    if not 0 < length <= JVM_HEAPS or not data:
+        return []
+    heaps = []
+    for index in range(length):
+        heap = _word(read, data + 8 * index)
+        begin = _word(read, heap + layout.memory + layout.low_boundary)
+        end = _word(read, heap + layout.memory + layout.high_boundary)
+        segments = _word(read, heap + layout.segment_map + layout.low)
+        shift = _word(read, heap + layout.segment_shift) & 0xFFFFFFFF
+        if not begin < end < begin + _MOST_HEAP or shift > 30 or not segments:
+            return []
+        heaps.append((begin, end - begin, segments, shift))
+    return heaps
+
+
+def _word(read: ReadMemory, address: int) -> int:
+    (data,) = read([(address, 8)]) if 4096 <= address < USER_END else (None,)
+    return struct.unpack("<Q", data)[0] if data and len(data) == 8 else 0
+
+
+def kernel_entry(layout: Layout, heaps: list[tuple[int, int, int, int]]) -> wire.Jvm:
+    """Return what the programs are to know of a JVM with these ``heaps``, of which there is one."""
+    unused = [(0, 0, 0, 0)] * (JVM_HEAPS - len(heaps))
+    columns = [
+        struct.pack(f"<{JVM_HEAPS}Q", *(heap[column] for heap in [*heaps, *unused]))
+        for column in range(3)
+    ]
+    begin = min(heap[0] for heap in heaps)
+    return wire.Jvm(
+        code_begin=begin,
+        code_bytes=max(heap[0] + heap[1] for heap in heaps) - begin,
+        heap_begin=columns[0],
+        heap_bytes=columns[1],
+        segment_map=columns[2],
+        segment_shift=heaps[0][3],
+        block_header=layout.block_header,
+        blob_bytes=layout.blob_bytes,
+        name=layout.blob_name,
+        frame_size=layout.frame_size,
+        frame_complete=layout.frame_complete,
+        code=layout.code,
+        compile_id=layout.compile_id,
+        deopt_handler=layout.deopt_handler,
+        original_pc=layout.original_pc,
+        constants=layout.method_constants,
+        code_size=layout.code_size,
+        bytecodes=layout.constants_bytes,
+    )

@@ -1,0 +1,258 @@
+"""Java's methods and compiled code as HotSpot describes them.
+
+All of it is memory of a target, which may hold anything, and is read by a process that can be left
+behind (:mod:`hpcd.daemon.access.target_reader`), for many at a time. Sizes are bounded; what does
+not look like a method is not named.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.array_types import I32, U64
+from hpcd.daemon.runtimes.java.hotspot_layouts import Layout
+from hpcd.daemon.runtimes.java.vm_structs import USER_END, ReadMemory
+
+AT_ONCE = 256
+"""Methods or pieces of code that are read at a time, at most."""
+_SYMBOL_BYTES = 512
+_BLOB_NAME_BYTES = 64
+_TABLE_BYTES = 4096
+# Of all scopes that are read at once; a method with what is inlined has 10 KB or so.
+_MOST_SCOPES = 4 << 20
+_MOST_INLINED = 64
+_HAS_LINES = 1
+# Classes made at run time have an address in their names.
+_MADE = re.compile(r"[/+]0x[0-9a-f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class JavaMethod:
+    """A method: its source file (by its package, or its class where no file is known), class and
+    name, and the lines that begin at bytecodes, in order of these."""
+
+    file: str
+    name: str
+    bytecodes: tuple[int, ...]
+    lines: tuple[int, ...]
+    identity: int
+
+    @property
+    def first_line(self) -> int:
+        """The least line; 0: none is known."""
+        return min(self.lines, default=0)
+
+    def line(self, bytecode: int) -> int:
+        """Return the line of a bytecode; 0 where it is not known."""
+        at = bisect_right(self.bytecodes, bytecode) - 1
+        return self.lines[max(at, 0)] if self.lines else 0
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledCode:
+    """A CodeBlob: the name of a stub, or an nmethod's method and scopes by the offset of code, in
+    order."""
+
+    name: str
+    compile_id: int = 0
+    method: int = 0
+    places: I32 | None = None
+    """i32[n, 2]: offset of code, place of its scope in ``data``; sorted."""
+    data: bytes = b""
+    metadata: U64 | None = None
+    """u64[m]: what scopes refer to: Methods are among it."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """About how much memory it takes."""
+        arrays = (self.places, self.metadata)
+        return 256 + len(self.data) + sum(part.nbytes for part in arrays if part is not None)
+
+    def frames(self, offset: int, zero_excluded: int) -> list[tuple[int, int]]:
+        """Return method and bytecode of the code at ``offset`` and of what it is inlined in, the
+        innermost first: those of the next place at or behind it that the compiler has described."""
+        inlined: list[tuple[int, int]] = []
+        scope = 0
+        if self.places is not None and self.metadata is not None:
+            at = int(np.searchsorted(self.places[:, 0], offset))
+            scope = int(self.places[at, 1]) if at < len(self.places) else 0
+        while 0 < scope < len(self.data) and len(inlined) < _MOST_INLINED:
+            outer, place = read_number(self.data, scope, zero_excluded)
+            number, place = read_number(self.data, place, zero_excluded)
+            bytecode, _ = read_number(self.data, place, zero_excluded)
+            if self.metadata is not None and 0 < number <= len(self.metadata):
+                inlined.append((int(self.metadata[number - 1]), max(bytecode - 1, 0)))
+            scope = outer if outer < scope else 0  # a caller's is written first
+        return inlined or ([(self.method, 0)] if self.method else [])
+
+
+def read_number(data: bytes, at: int, zero_excluded: int) -> tuple[int, int]:
+    """Return the compressed number at ``at`` of ``data`` and where the next begins; what lies
+    behind the end counts as 0 (``UNSIGNED5`` of HotSpot: numbers to the base 64, the low digits
+    first; a byte below 192 is the last)."""
+    low = 192 - zero_excluded
+    value = 0
+    for place in range(5):
+        byte = data[at + place] if at + place < len(data) else 0
+        digit = max(byte - zero_excluded, 0)
+        value += digit << 6 * place
+        if digit < low:
+            return value & 0xFFFFFFFF, at + place + 1
+    return value & 0xFFFFFFFF, at + 5
+
+
+def read_blobs(
+    read: ReadMemory, layout: Layout, addresses: Sequence[int]
+) -> dict[int, CompiledCode]:
+    """Return, by address, the CodeBlobs at ``addresses`` that could be read. Raises what ``read``
+    does."""
+    heads = _pieces(read, {at: at for at in addresses}, layout.blob_bytes)
+    texts = {at: _word(head, layout.blob_name) for at, head in heads.items()}
+    names = {
+        at: _text(text) for at, text in _pieces(read, texts, _BLOB_NAME_BYTES, partly=True).items()
+    }
+    blobs = {at: CompiledCode(name) for at, name in names.items() if name}
+    room, parts = _MOST_SCOPES, {}
+    for at, name in names.items():
+        begin, end = (_half(heads[at], to) for to in (layout.metadata, layout.dependencies))
+        if name.endswith("nmethod") and 0 <= end - begin <= room:
+            room -= end - begin
+            parts[at] = at + begin, end - begin
+    contents = read([*parts.values()]) if parts else []
+    for at, part in zip(parts, contents, strict=True):
+        blobs[at] = _compiled(layout, at, names[at], heads[at], part or b"")
+    return blobs
+
+
+def _compiled(layout: Layout, at: int, name: str, head: bytes, part: bytes) -> CompiledCode:
+    """The nmethod at ``at``, of whose bytes ``part`` begins with its metadata."""
+    begin = _half(head, layout.metadata)
+    scopes = max(_word(head, layout.scopes_data) - at - begin, 0)
+    pcs = max(_half(head, layout.scopes_pcs) - begin, scopes)
+    columns = layout.pc_bytes // 4
+    rows = part[pcs:]
+    rows = rows[: len(rows) // layout.pc_bytes * layout.pc_bytes]
+    places = np.frombuffer(rows, np.int32).reshape(-1, columns)[:, :2]
+    places = places[(places[:, 0] >= 0) & (places[:, 1] >= 0)]
+    return CompiledCode(
+        name,
+        _half(head, layout.compile_id),
+        _word(head, layout.nmethod_method),
+        places[np.argsort(places[:, 0], kind="stable")],
+        part[scopes:pcs],
+        np.frombuffer(part[: min(scopes, len(part)) // 8 * 8], np.uint64),
+    )
+
+
+def read_methods(
+    read: ReadMemory, layout: Layout, addresses: Sequence[int]
+) -> dict[int, JavaMethod]:
+    """Return, by address, the Methods at ``addresses`` that could be read. Raises what ``read``
+    does."""
+    drafts = _words_at(read, {at: at + layout.method_constants for at in addresses})
+    heads = _pieces(read, drafts, layout.constants_bytes)
+    pools = {at: _word(head, layout.constants_pool) for at, head in heads.items()}
+    pool_heads = _pieces(read, pools, layout.pool_bytes)
+    klasses = {at: _word(head, layout.pool_holder) for at, head in pool_heads.items()}
+    first = layout.pool_bytes
+    names = _symbols(read, layout, {
+        at: pools[at] + first + 8 * _quarter(heads[at], layout.name_index) for at in pool_heads
+    })  # fmt: skip
+    files = _symbols(read, layout, {
+        at: pools[at] + first + 8 * index
+        for at, head in pool_heads.items()
+        if (index := _quarter(head, layout.source_file))
+    })  # fmt: skip
+    classes = _symbols(read, layout, {at: to + layout.class_name for at, to in klasses.items()})
+    tables = _pieces(read, {
+        at: drafts[at] + layout.constants_bytes + _quarter(head, layout.code_size)
+        for at, head in heads.items()
+        if _half(head, layout.flags) & _HAS_LINES
+    }, _TABLE_BYTES, partly=True)  # fmt: skip
+    methods = {}
+    for at, name in names.items():
+        if not name or not classes.get(at):
+            continue
+        owner = _MADE.sub("", classes[at])
+        package = owner.rpartition("/")[0]
+        file = files.get(at, "")
+        file = f"{package}/{file}" if package and file else file or owner
+        lines = read_lines(tables.get(at, b""), layout.zero_excluded)
+        methods[at] = JavaMethod(
+            file,
+            f"{owner.replace('/', '.')}.{name}",
+            tuple(row[0] for row in lines),
+            tuple(row[1] for row in lines),
+            drafts[at] >> 3 & 0xFFFFFFFF,
+        )
+    return methods
+
+
+def read_lines(table: bytes, zero_excluded: int) -> list[tuple[int, int]]:
+    """Return bytecode and line of the rows of a compressed line table, by bytecode."""
+    rows: list[tuple[int, int]] = []
+    at = bytecode = line = 0
+    while at < len(table) and table[at]:
+        byte = table[at]
+        at += 1
+        if byte == 0xFF:  # does not fit: two numbers with signs
+            step, at = read_number(table, at, zero_excluded)
+            more, at = read_number(table, at, zero_excluded)
+            bytecode += step >> 1 ^ -(step & 1)
+            line += more >> 1 ^ -(more & 1)
+        else:
+            bytecode += byte >> 3
+            line += byte & 7
+        if 0 < line < 1 << 16:
+            rows.append((bytecode, line))
+    return sorted(rows)
+
+
+def _pieces(
+    read: ReadMemory, places: dict[int, int], size: int, *, partly: bool = False
+) -> dict[int, bytes]:
+    """Memory at ``places``, as far as it can be read wholly, or ``partly``."""
+    possible = {key: at for key, at in places.items() if 4096 <= at < USER_END}
+    parts = read([(at, size) for at in possible.values()]) if possible else []
+    return {
+        key: part
+        for key, part in zip(possible, parts, strict=True)
+        if part and (partly or len(part) == size)
+    }
+
+
+def _words_at(read: ReadMemory, places: dict[int, int]) -> dict[int, int]:
+    return {key: _word(part, 0) for key, part in _pieces(read, places, 8).items()}
+
+
+def _symbols(read: ReadMemory, layout: Layout, places: dict[int, int]) -> dict[int, str]:
+    """The Symbols that the words at ``places`` lead to."""
+    symbols = _pieces(read, _words_at(read, places), _SYMBOL_BYTES, partly=True)
+    result = {}
+    for key, part in symbols.items():
+        if len(part) >= layout.symbol_body:
+            length = _quarter(part, layout.symbol_length)
+            text = part[layout.symbol_body : layout.symbol_body + length]
+            result[key] = text.decode("utf-8", "replace")
+    return result
+
+
+def _word(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 8], "little")
+
+
+def _half(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 4], "little")
+
+
+def _quarter(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 2], "little")
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").partition(b"\0")[0].decode("ascii", "replace")

@@ -1,0 +1,114 @@
+"""Java methods in the call paths of a real HotSpot, without an agent or frame pointers."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import hpcd.analysis as hpcd_analysis
+from hpcd.analysis.database import Database
+from hpcd.analysis.database.check import check_database
+from hpcd.model.frame import offset_of
+from hpcd.model.python_place import lines_of
+from tests.support.paths import ROOT
+from tests.support.recorded import hpcd, record
+from tests.support.tables import prepare_tables
+
+pytestmark = pytest.mark.root
+
+PAIRS = ROOT / "tests/programs/JavaPairs.java"
+HOME = Path("/usr/lib/jvm/java-17-openjdk-amd64")
+STEPS = {f"JavaPairs${name}.take" for name in ("Left", "Right", "Outer")}
+# Of each method those that it calls.
+CALLEES = {
+    "JavaPairs.main": {"JavaPairs.turn"},
+    "JavaPairs.turn": {"JavaPairs.first", "JavaPairs.second", "JavaPairs.thrown", *STEPS},
+    "JavaPairs.first": {"JavaPairs.work"},
+    "JavaPairs.second": {"JavaPairs.work"},
+    "JavaPairs$Left.take": {"JavaPairs.work"},
+    "JavaPairs$Right.take": {"JavaPairs.work"},
+    "JavaPairs$Outer.take": {"JavaPairs.descend"},
+    "JavaPairs.descend": {"JavaPairs.descend", "JavaPairs.work"},
+    "JavaPairs.thrown": {"JavaPairs.raise", "JavaPairs.work"},
+    "JavaPairs.raise": {"JavaPairs.work"},
+    "JavaPairs.work": set(),
+}
+
+
+class Sampled(NamedTuple):
+    """A call path: names and lines of its Java methods, the outermost first, all its names, and its
+    samples' seconds."""
+
+    methods: tuple[tuple[str, int], ...]
+    names: tuple[str, ...]
+    seconds: float
+
+
+def sampled_paths(db: Database) -> list[Sampled]:
+    cost = db.metrics.exclusive("cpu_time")
+    paths = []
+    for node in np.flatnonzero(cost).tolist():
+        nodes = list(db.cct.path(node))
+        names = tuple(db.procedure_names[db.procedure_of_node[at]] for at in nodes)
+        lines = lines_of(offset_of(db.cct.frame[nodes])).tolist()
+        methods = tuple(
+            (name, line)
+            for name, line in zip(names, lines, strict=True)
+            if name.startswith("JavaPairs")
+        )
+        paths.append(Sampled(methods, names, float(cost[node])))
+    return paths
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not (HOME / "bin/javac").exists():
+        pytest.skip("no openjdk-17-jdk-headless")
+    folder = tmp_path_factory.mktemp("classes")
+    subprocess.run([HOME / "bin/javac", "-g", "-d", folder, PAIRS], check=True)
+    return folder
+
+
+def recorded(folder: Path, *command: object) -> Database:
+    prepare_tables(HOME / "lib/server/libjvm.so", HOME / "lib/libjli.so")
+    record(folder / "m", [HOME / "bin/java", *command])
+    hpcd("merge", folder / "m", "-o", folder / "db")
+    assert check_database(folder / "db") == []
+    return hpcd_analysis.open(folder / "db")
+
+
+def line_of(text: str) -> int:
+    return 1 + [text in line for line in PAIRS.read_text().splitlines()].index(True)
+
+
+@pytest.mark.parametrize("mode", ["-Xint", "-XX:TieredStopAtLevel=1", "-XX:-Inline", "-Xmixed"])
+def test_methods_have_the_callers_that_call_them(classes: Path, tmp_path: Path, mode: str) -> None:
+    with recorded(tmp_path, mode, "-cp", classes, "JavaPairs", 1.5) as db:
+        paths = sampled_paths(db)
+    with_java = [path for path in paths if path.methods]
+    impossible: Counter[tuple[str, str]] = Counter()
+    callers: Counter[str] = Counter()
+    lines: dict[str, set[int]] = {}
+    for path in with_java:
+        assert path.methods[0][0] == "JavaPairs.main"
+        assert any(name.startswith("JavaCalls::call_helper(") for name in path.names)
+        for (caller, line), (callee, _) in zip(path.methods, path.methods[1:], strict=False):
+            if callee not in CALLEES[caller]:
+                impossible[caller, callee] += 1
+            if callee == "JavaPairs.work":
+                callers[caller] += path.seconds
+                lines.setdefault(caller, set()).add(line)
+    assert impossible == {}
+    assert sum(path.seconds for path in with_java) > 0.3
+    assert lines["JavaPairs.first"] == {line_of("// first's call")}
+    assert lines["JavaPairs.second"] == {line_of("// second's call")}
+    total = sum(callers.values())
+    # Seven calls of work() a turn.
+    for caller in CALLEES.keys() - {"JavaPairs.main", "JavaPairs.turn", "JavaPairs.work"}:
+        if "JavaPairs.work" in CALLEES[caller]:
+            assert 0.06 < callers[caller] / total < 0.24, (caller, callers)
