@@ -38,7 +38,7 @@ static u64 (*function_address)(void *ctx) = (void *)173;
 static __always_inline struct thread *probed_thread(u64 id, struct counters *count)
 {
 	u32 tid = (u32)id, tgid = id >> 32;
-	struct thread *thread = find_thread(tid);
+	struct thread *thread = map_lookup(MAP(THREADS), &tid); /* find_thread() takes more of the stack */
 
 	if (!thread && EVERYTHING) {
 		struct process *process = map_lookup(MAP(PROCESSES), &tgid);

@@ -11,6 +11,7 @@
 #define HPCD_JVM_H
 
 #include "runtimes/jvm_maps.h"
+#include "threads/budgets.h"
 #include "unwinding.h"
 
 /* Whether the walk is at an address where the JVM of its process has code. */
@@ -28,11 +29,13 @@ static __always_inline int in_jvm(struct walk *w)
 /* A walk begins: its process may run a JVM, whose frames mean something in its own address space only. */
 static __always_inline void begin_jvm(struct walk *w)
 {
-	u32 tgid = w->tgid;
+	u32 tgid = w->tgid, context = w->context;
 	struct jvm *jvm = map_lookup(MAP(JVMS), &tgid);
+	struct jvm_frame *at = jvm ? map_lookup(MAP(JVM_FRAMES), &context) : 0;
 
-	if (!jvm)
+	if (!at)
 		return;
+	at->hops = 0;
 	w->code_begin = jvm->code_begin;
 	w->code_bytes = jvm->code_bytes;
 	w->hash = hash_mix(w->hash, (u64)tgid << 32 | w->space_number);
@@ -53,6 +56,7 @@ static __always_inline u64 jvm_urgency(struct walk *w)
 }
 
 #define JVM_MOST_HOPS 32 /* in a segment map, of up to 254 segments of 128 bytes */
+#define JVM_MOST_HOPS_A_WALK 4096 /* a map that lies costs no more; honest ones take up to 3 a frame */
 #define JVM_FREE 0xff
 /* The first letters of the names of CodeBlobs. */
 #define JVM_NMETHOD 0x74656d6eU     /* nmethod */
@@ -101,6 +105,7 @@ NOT_INLINED int find_blob(struct jvm *jvm, struct jvm_frame *at, u64 address)
 	u64 segment = (address - begin) >> (jvm->segment_shift & 31);
 	NOUNROLL
 	for (int i = 0; i < JVM_MOST_HOPS; i++) {
+		at->hops++;
 		if (read_user(&at->back, 1, map + segment) || at->back == JVM_FREE || !at->back)
 			break;
 		segment -= at->back;
@@ -315,7 +320,9 @@ __attribute__((noinline)) int step_jvm(u32 context)
 	if (!jvm)
 		return stop(w, END_JVM_FRAME);
 	u64 first = place_of_frame(w), second = place_of_frame(w);
-	int failed = !find_blob(jvm, at, w->ip - w->caller);
+	u64 hops = at->hops;
+	int failed = hops > JVM_MOST_HOPS_A_WALK || !find_blob(jvm, at, w->ip - w->caller);
+	charge(walk_budget(w->owner & OWNER_SLOT), w->time, at->hops - hops);
 	if (failed) {
 		at->word = FRAME_PYTHON | FRAME_JVM;
 		at->position = 0;

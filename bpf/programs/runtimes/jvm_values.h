@@ -34,6 +34,7 @@ struct jvm_frame {
 	u64 word, position; /* of the path */
 	u64 sp, bp, ip; /* of the caller */
 	u64 constants; /* address of the ConstMethod */
+	u64 hops;     /* in segment maps, of this walk */
 	u16 size;     /* of its bytecodes */
 	u8 back;      /* of the segment map */
 	u8 pad[5]; /* 0 */

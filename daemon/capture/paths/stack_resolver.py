@@ -19,7 +19,7 @@ from hpcd.daemon.capture.paths.stack_caches import StackCaches
 from hpcd.daemon.capture.records.recorder_kernels import Paths, gather_paths
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.module_mappings import ModuleMappings
-from hpcd.daemon.runtimes.java.frame_naming import JavaNaming
+from hpcd.daemon.runtimes.java.method_naming import JavaNaming
 from hpcd.daemon.runtimes.python.frame_naming import PythonNaming
 from hpcd.distinct import distinct
 from hpcd.kernels.library import structure

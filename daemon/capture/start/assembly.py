@@ -31,8 +31,8 @@ from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.naming.mapping_rows import KnownModule
 from hpcd.daemon.naming.module_mappings import ModuleMappings
 from hpcd.daemon.naming.other_wakers import OtherWakers
-from hpcd.daemon.runtimes.java.frame_naming import JavaNaming
 from hpcd.daemon.runtimes.java.java_processes import JavaProcesses
+from hpcd.daemon.runtimes.java.method_naming import JavaNaming
 from hpcd.daemon.runtimes.python.frame_naming import PythonNaming
 from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
 from hpcd.daemon.runtimes.python.python_programs import KnownPythons

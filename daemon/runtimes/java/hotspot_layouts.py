@@ -23,7 +23,7 @@ _MOST_HEAP = 1 << 40
 _MOST_OFFSET = 4096
 
 
-class Layout(NamedTuple):
+class HotSpotLayout(NamedTuple):
     """Offsets in bytes, and sizes."""
 
     version: int
@@ -74,7 +74,7 @@ class Layout(NamedTuple):
         return 1 if self.version >= _NO_ZERO_BYTES else 0
 
 
-def read_layout(read: ReadMemory, structs: int, types: int) -> Layout:
+def read_layout(read: ReadMemory, structs: int, types: int) -> HotSpotLayout:
     """Read the layout of the HotSpot whose tables the pointers at ``structs`` and ``types`` lead
     to. Raises :class:`UnknownStructuresError`, and what ``read`` does."""
     vm = VmStructs.read(read, structs, types)
@@ -102,7 +102,7 @@ def read_layout(read: ReadMemory, structs: int, types: int) -> Layout:
     blob_bytes = max(blob.values()) + 8
     if blob_bytes > 8 * JVM_BLOB_WORDS:
         raise UnknownStructuresError("an nmethod of more bytes than are read")
-    layout = Layout(
+    layout = HotSpotLayout(
         version=version,
         heaps=vm.at("CodeCache", "_heaps"),
         heaps_length=vm.first(("GrowableArrayBase", "_len"), ("GenericGrowableArray", "_len")),
@@ -148,7 +148,7 @@ def _version(read: ReadMemory, vm: VmStructs) -> int:
     return int.from_bytes(word, "little")
 
 
-def read_heaps(read: ReadMemory, layout: Layout) -> list[tuple[int, int, int, int]]:
+def read_heaps(read: ReadMemory, layout: HotSpotLayout) -> list[tuple[int, int, int, int]]:
     """Return begin, bytes, address of the segment map and shift of each heap of code; none before
     the JVM has made them. Raises what ``read`` does."""
     array = _word(read, layout.heaps)
@@ -176,7 +176,7 @@ def _word(read: ReadMemory, address: int) -> int:
     return struct.unpack("<Q", data)[0] if data and len(data) == 8 else 0
 
 
-def kernel_entry(layout: Layout, heaps: list[tuple[int, int, int, int]]) -> wire.Jvm:
+def kernel_entry(layout: HotSpotLayout, heaps: list[tuple[int, int, int, int]]) -> wire.Jvm:
     """Return what the programs are to know of a JVM with these ``heaps``, of which there is one."""
     unused = [(0, 0, 0, 0)] * (JVM_HEAPS - len(heaps))
     columns = [

@@ -11,7 +11,7 @@ from hpcd.daemon.access import target_reader
 from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.naming.module_mappings import MappedRuntime, ModuleMappings
 from hpcd.daemon.runtimes.java.hotspot_layouts import (
-    Layout,
+    HotSpotLayout,
     kernel_entry,
     read_heaps,
     read_layout,
@@ -34,7 +34,7 @@ class JavaProcess:
     """A process that runs a HotSpot whose structures are known; ``entry`` is empty while it has no
     code."""
 
-    layout: Layout
+    layout: HotSpotLayout
     began: int
     entry: bytes = b""
 
@@ -59,7 +59,7 @@ class JavaProcesses:
         self._lack = lack
         self._user_of = user_of
         self._processes: OrderedDict[int, JavaProcess] = OrderedDict()
-        self._layouts: dict[tuple[str, int, int], Layout] = {}
+        self._layouts: dict[tuple[str, int, int], HotSpotLayout] = {}
         """By file and user: processes may change their own tables. Their address is relative to
         where the file is mapped."""
         self.unknown: dict[str, str] = {}
@@ -126,7 +126,9 @@ class JavaProcesses:
             process.entry = entry
             self._kernel.set_jvm(pid, entry)
 
-    def _layout(self, pid: int, region: Region, runtime: MappedRuntime, read: ReadMemory) -> Layout:
+    def _layout(
+        self, pid: int, region: Region, runtime: MappedRuntime, read: ReadMemory
+    ) -> HotSpotLayout:
         key = region.device, region.inode, self._user_of(pid)
         layout = self._layouts.get(key)
         if layout is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcd.array_types import I32, U64
-from hpcd.daemon.runtimes.java.hotspot_layouts import Layout
+from hpcd.daemon.runtimes.java.hotspot_layouts import HotSpotLayout
 from hpcd.daemon.runtimes.java.vm_structs import USER_END, ReadMemory
 
 AT_ONCE = 256
@@ -107,7 +107,7 @@ def read_number(data: bytes, at: int, zero_excluded: int) -> tuple[int, int]:
 
 
 def read_blobs(
-    read: ReadMemory, layout: Layout, addresses: Sequence[int]
+    read: ReadMemory, layout: HotSpotLayout, addresses: Sequence[int]
 ) -> dict[int, CompiledCode]:
     """Return, by address, the CodeBlobs at ``addresses`` that could be read. Raises what ``read``
     does."""
@@ -129,7 +129,7 @@ def read_blobs(
     return blobs
 
 
-def _compiled(layout: Layout, at: int, name: str, head: bytes, part: bytes) -> CompiledCode:
+def _compiled(layout: HotSpotLayout, at: int, name: str, head: bytes, part: bytes) -> CompiledCode:
     """The nmethod at ``at``, of whose bytes ``part`` begins with its metadata."""
     begin = _half(head, layout.metadata)
     scopes = max(_word(head, layout.scopes_data) - at - begin, 0)
@@ -150,7 +150,7 @@ def _compiled(layout: Layout, at: int, name: str, head: bytes, part: bytes) -> C
 
 
 def read_methods(
-    read: ReadMemory, layout: Layout, addresses: Sequence[int]
+    read: ReadMemory, layout: HotSpotLayout, addresses: Sequence[int]
 ) -> dict[int, JavaMethod]:
     """Return, by address, the Methods at ``addresses`` that could be read. Raises what ``read``
     does."""
@@ -230,7 +230,7 @@ def _words_at(read: ReadMemory, places: dict[int, int]) -> dict[int, int]:
     return {key: _word(part, 0) for key, part in _pieces(read, places, 8).items()}
 
 
-def _symbols(read: ReadMemory, layout: Layout, places: dict[int, int]) -> dict[int, str]:
+def _symbols(read: ReadMemory, layout: HotSpotLayout, places: dict[int, int]) -> dict[int, str]:
     """The Symbols that the words at ``places`` lead to."""
     symbols = _pieces(read, _words_at(read, places), _SYMBOL_BYTES, partly=True)
     result = {}

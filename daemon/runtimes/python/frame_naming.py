@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Protocol
 from zlib import crc32
 
 import numpy as np
@@ -28,6 +27,7 @@ from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.runtimes.python.code_objects import Key, PythonCode
 from hpcd.daemon.runtimes.python.line_tables import LineTable
 from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
+from hpcd.daemon.runtimes.symbol_sink import SymbolSink
 from hpcd.distinct import distinct
 from hpcd.model.frame import module_frame
 from hpcd.model.python_place import FUNCTION_BYTES, MOST_LINE, python_offset
@@ -43,13 +43,6 @@ _MOST_FUNCTIONS = 1 << 20
 _MOST_UNREAD = 256
 _PROCESS_OF = StackEvent.reader("tgid")
 _GONE = PythonCode(_NO_FILE, _UNKNOWN, 0, LineTable(0))
-
-
-class SymbolSink(Protocol):
-    """Keeps the names of functions."""
-
-    def add_symbols(self, module: int, symbols: list[tuple[int, int, str]], /) -> None:
-        """``module`` has these functions: start, size, name."""
 
 
 class PythonNaming:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -37,6 +37,7 @@ from hpcd.daemon.runtimes.java.methods import (
     read_methods,
 )
 from hpcd.daemon.runtimes.java.vm_structs import Pieces
+from hpcd.daemon.runtimes.symbol_sink import SymbolSink
 from hpcd.model.frame import module_frame
 from hpcd.model.python_place import FUNCTION_BYTES, nameless_line, python_offset
 
@@ -54,13 +55,6 @@ _PROCESS_OF = StackEvent.reader("tgid")
 _What = TypeVar("_What")
 Row = tuple[int, int, int, int]
 """Process, address with FRAME_JVM_INTERPRETED, identity, index."""
-
-
-class SymbolSink(Protocol):
-    """Keeps the names of functions."""
-
-    def add_symbols(self, module: int, symbols: list[tuple[int, int, str]], /) -> None:
-        """``module`` has these functions: start, size, name."""
 
 
 class JavaNaming:
