@@ -7,7 +7,7 @@ import pytest
 
 from hpcd.analysis.waits.balance import balance
 from hpcd.analysis.waits.path_steps import NO_LINE
-from tests.unit.analysis.test_replay import UNIT, needs_of, replay_of
+from tests.support.replays import UNIT, needs_of, replay_of
 
 A, B, C = range(3)
 

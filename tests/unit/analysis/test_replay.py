@@ -7,42 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcd.analysis.waits.path_steps import NO_LINE
-from hpcd.analysis.waits.rank_messages import NO_NEEDS, Needs
-from hpcd.analysis.waits.replay import Replay, Runs, Samples, Wakes, wakes_of
+from hpcd.analysis.waits.rank_messages import Needs
+from hpcd.analysis.waits.replay import Replay, Samples
 from hpcd.analysis.waits.wait_chains import Cause
 from hpcd.array_types import F64
 from hpcd.model.codes import Waker
-from tests.support.wait_graphs import Piece, Wait, edges_of, random_waits
+from tests.support.replays import UNIT, needs_of, replay_of
+from tests.support.wait_graphs import Piece, Wait, random_waits
 
 A, B, C = range(3)
-Run = tuple[int, int, int, int]
-"""line, begin, end, group"""
 THREAD = Waker.THREAD
-# Times here are in units of this: recorded ones are right to 1 µs.
-UNIT = 10_000
-
-
-def replay_of(
-    lines: int,
-    waits: list[Wait],
-    runs: list[Run],
-    creator: list[int],
-    groups: int,
-    unit: int = UNIT,
-    needs: Needs = NO_NEEDS,
-) -> Replay:
-    """A replay of lines that begin and end with their first and last runs."""
-    waits = [(line, unit * begin, unit * end, *more) for line, begin, end, *more in waits]
-    run = np.array(sorted(runs), np.int64).reshape(-1, 4).T
-    run[1:3] *= unit
-    first = np.searchsorted(run[0], np.arange(lines + 1)).astype(np.int64)
-    begin, end = run[1].copy(), run[2].copy()
-    some = np.flatnonzero(np.diff(first))
-    start, stop = np.zeros(lines, np.int64), np.zeros(lines, np.int64)
-    start[some], stop[some] = begin[first[some]], end[first[some + 1] - 1]
-    of_runs = Runs(first, begin, end, run[3].astype(np.uint32))
-    wakes: Wakes = wakes_of(edges_of(waits), needs, of_runs, start, np.array(creator, np.int64))
-    return Replay(of_runs, wakes, start, stop, groups, needs)
 
 
 def ends(replay: Replay, *saved: float, lines: tuple[bool, ...] = ()) -> list[float]:
@@ -118,17 +92,6 @@ def test_a_chain_of_many_threads_gains_its_part_exactly() -> None:
     assert ends(replay, 0, 0, 1)[-1] == 10 * count
     assert ends(replay, 0, 0.5, 0)[-1] == 10 * count - 5 * count / 2
     assert on_path(replay, count - 1) == [5 * count, 5 * count, 0]
-
-
-def needs_of(count: int, turns: list[tuple[int, int]]) -> Needs:
-    """Return the needs of lines that meet ``count`` times: ``turns`` are begins of each line's
-    first call and times until its next."""
-    member, line = np.arange(count).repeat(len(turns)), np.tile(np.arange(len(turns)), count)
-    first, pace = np.array(turns, np.int64)[line].T
-    begin = UNIT * (first + pace * member)
-    time = begin.reshape(count, -1).max(axis=1)[member]
-    order = np.lexsort((begin, line))
-    return Needs(line[order], begin[order], time[order], member[order], line, begin, member, count)
 
 
 def test_who_comes_last_to_a_meeting_may_be_another_in_the_replay() -> None:
