@@ -167,8 +167,9 @@ def read_replay(db: Database) -> tuple[Replay, Samples, I64]:
     O(n log n) in waits and records.
     """
     messages = RankMessages(db)
-    pieces = read_pieces(db, np.arange(len(db.lines)), user_nodes(db), messages)
-    edges = with_requests(db, read_edges(db, messages))
+    waits = read_edges(db, messages)
+    pieces = read_pieces(db, np.arange(len(db.lines)), user_nodes(db), messages, waits)
+    edges = with_requests(db, waits)
     start = db.lines.start.astype(np.int64)
     has = np.flatnonzero(np.diff(pieces.first))
     start[has] = np.minimum(start[has], pieces.begin[pieces.first[has]])

@@ -23,10 +23,11 @@ from hpcd.analysis.waits.false_wakeups import enders, woken_in_vain
 from hpcd.analysis.waits.locks import Locks, locks_of
 from hpcd.analysis.waits.rank_messages import RankMessages, read_edges
 from hpcd.analysis.waits.requested_events import with_requests
-from hpcd.analysis.waits.wait_edges import WaitEdges
+from hpcd.analysis.waits.wait_edges import MESSAGE, WaitEdges
 from hpcd.array_types import I64, U8, U32
 from hpcd.kernels.library import CStructure, kernels, structure
 from hpcd.model.codes import Waker
+from hpcd.rows import take_rows
 
 _LEAST_PLACES = 1 << 12
 _LEAST_STEPS = 1 << 12
@@ -156,7 +157,7 @@ def read_graph(db: Database, lines: I64 | None = None) -> WaitGraph:
     edges = read_edges(db, messages)
     if lines is None:
         lines = np.unique(edges.waker[edges.waker >= 0])
-    return _graph_of(db, edges, read_pieces(db, lines, user, messages), user)
+    return _graph_of(db, edges, read_pieces(db, lines, user, messages, edges), user)
 
 
 def path_graph(db: Database, graph: WaitGraph | None = None) -> WaitGraph:
@@ -198,15 +199,22 @@ def root_causes(db: Database) -> tuple[I64, I64, Causes]:
     user, messages = user_nodes(db), RankMessages(db)
     edges = read_edges(db, messages)
     keys, group = np.unique(edges.line * len(db.cct) + edges.node, return_inverse=True)
-    pieces = read_pieces(db, np.unique(edges.waker[edges.waker >= 0]), user, messages)
+    wakers = np.unique(edges.waker[edges.waker >= 0])
+    pieces = read_pieces(db, wakers, user, messages, edges)
     graph = wait_graph(waits_of(db, edges, edges.node, user), pieces)
     _, roots = sum_causes(graph, group.astype(np.uint32))
     return keys // len(db.cct), keys % len(db.cct), roots
 
 
-def read_pieces(db: Database, lines: I64, node_of: U32, messages: RankMessages) -> Pieces:
+def read_pieces(
+    db: Database, lines: I64, node_of: U32, messages: RankMessages, edges: WaitEdges
+) -> Pieces:
     """Return what each of ``lines`` (ascending) did, of all other lines nothing; contexts are
-    ``node_of`` ``uint32[nodes]`` those of the database, times on the clock of ``messages``."""
+    ``node_of`` ``uint32[nodes]`` those of the database, times on the clock of ``messages``.
+
+    Between a sample and a wait for a message (of ``edges``) the thread is taken to have been where
+    the sample saw it, as ahead of other waits (:meth:`StretchReader.stretches`).
+    """
     reader = StretchReader(db, node_of, np.zeros(len(db.cct), bool))
     counts = np.zeros(len(db.lines) + 1, np.int64)
     none = np.zeros(0, np.int64)
@@ -219,25 +227,45 @@ def read_pieces(db: Database, lines: I64, node_of: U32, messages: RankMessages) 
         kind = np.full(len(part.begin), Cause.THREAD, np.uint8)
         kind[part.ready] = Cause.RUNNABLE
         kind[part.asleep] = Cause.NOT_SEEN
-        new = np.ones(len(kind), bool)
-        new[1:] = (
-            (kind[1:] != kind[:-1])
-            | (part.node[1:] != part.node[:-1])
-            | (part.begin[1:] != part.end[:-1])
-        )
-        first = np.flatnonzero(new)
-        end = part.end[np.append(first[1:], len(new)) - 1]
+        end = part.end.copy()
         # Behind the last record it ran on to its end.
         if kind[-1] != Cause.NOT_SEEN:
             end[-1] = max(int(end[-1]), int(db.lines.end[line]))
-        begins.append(messages.on_one_clock(np.full(len(first), line), part.begin[first]))
-        ends.append(messages.on_one_clock(np.full(len(first), line), end))
-        contexts.append(part.node[first])
+        of_line = np.full(len(kind), line)
+        begin, end = (messages.on_one_clock(of_line, time) for time in (part.begin, end))
+        begin, end, node, kind = _up_to_messages(
+            begin, end, part.node, kind, take_rows(edges, edges.of(line))
+        )
+        new = np.ones(len(kind), bool)
+        new[1:] = (kind[1:] != kind[:-1]) | (node[1:] != node[:-1]) | (begin[1:] != end[:-1])
+        first = np.flatnonzero(new)
+        begins.append(begin[first])
+        ends.append(end[np.append(first[1:], len(new)) - 1])
+        contexts.append(node[first])
         kinds.append(kind[first])
         counts[line + 1] = len(first)
     return Pieces(
         np.cumsum(counts), np.concatenate(begins), np.concatenate(ends),
         np.concatenate(contexts), np.concatenate(kinds),
+    )  # fmt: skip
+
+
+def _up_to_messages(
+    begin: I64, end: I64, node: U32, kind: U8, edges: WaitEdges
+) -> tuple[I64, I64, U32, U8]:
+    """Return the pieces of a line, each between two records, with those divided in which a wait
+    for a message began: up to then the thread was where the sample before it saw it, unless that
+    was during another wait."""
+    waits = take_rows(edges, edges.kind == MESSAGE)
+    at = np.searchsorted(begin, waits.begin, "right") - 1
+    ran = kind == Cause.THREAD
+    divided = (at > 0) & (begin[at] < waits.begin) & (waits.begin < end[at])
+    divided &= ran[at] & ran[at - 1] & (end[at - 1] == begin[at])
+    divided[1:] &= waits.end[:-1] <= begin[at[1:]]
+    at, cut = at[divided], waits.begin[divided]
+    return (
+        np.insert(begin, at + 1, cut), np.insert(end, at, cut),
+        np.insert(node, at, node[at - 1]), np.insert(kind, at, kind[at]),
     )  # fmt: skip
 
 

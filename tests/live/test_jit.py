@@ -115,7 +115,8 @@ def program(name: str, package: str) -> str:
 
 
 def named_paths(output: Path) -> Counter[Path_]:
-    """Paths whose frames in code made at run time are named; others by module or ``!ending``."""
+    """Paths whose frames in code made at run time, and of Java, are named; others by module or
+    ``!ending``."""
     with open_measurement(output) as measurement:
         cct = measurement.cct
         module, offset = frames.module_of(cct.frame), frames.offset_of(cct.frame)
@@ -128,7 +129,7 @@ def named_paths(output: Path) -> Counter[Path_]:
             name = (
                 f"!{where}" if marked else f"[{Path(load_module.path).name if load_module else ''}]"
             )
-            if load_module and load_module.kind is ModuleKind.JIT and not marked:
+            if load_module and load_module.kind in (ModuleKind.JIT, ModuleKind.JAVA) and not marked:
                 rows = measurement.symbols.get(number, [])
                 name = next((n for s, size, n in rows if s <= where < s + size), "?")
             names.append(name)

@@ -113,16 +113,17 @@ def test_a_recording_has_the_options_that_were_requested(service: Start, sleeper
     pid = sleeper()
     begun = running.json(
         "attach", "--background", "--pid", pid, "--duration", 500, "--frequency", 100,
-        "--overhead", "50%", "--no-blocked", "--blocked-threshold", 9, "--no-children", "--io",
-        "--memory", "--heap", "--mpi", "--probe", "libc:puts", "--probes", "threads",
+        "--overhead", "50%", "--no-blocked", "--no-wakers", "--blocked-threshold", 9,
+        "--no-children", "--io", "--memory", "--heap", "--mpi", "--probe", "libc:puts",
+        "--probes", "threads",
     )  # fmt: skip
     summary = running.json("detach", begun["id"])
     options = {
         "pids": [pid], "names": [], "users": [], "cgroups": [], "containers": [], "jobs": [],
         "all": False, "duration": 500.0, "events": [], "frequency": 100, "overhead": 0.5,
-        "waits": False, "threshold_ns": 9000, "children": False, "io": True, "memory": True,
-        "heap": True, "mpi": True, "probes": ["libc:puts"], "probe_files": ["threads"],
-        "loader": "auto",
+        "waits": False, "wakers": False, "threshold_ns": 9000, "children": False, "io": True,
+        "memory": True, "heap": True, "mpi": True, "probes": ["libc:puts"],
+        "probe_files": ["threads"], "loader": "auto",
     }  # fmt: skip
     assert summary["options"] == options
     with open_measurement(Path(begun["measurement"])) as measurement:
