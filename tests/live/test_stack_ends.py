@@ -159,9 +159,11 @@ def test_what_no_table_can_be_made_of_ends_no_path(tmp_path: Path) -> None:
     it is a register like any other there."""
     source = tmp_path / "far.c"
     source.write_text(
+        "#include <time.h>\n"
         '__attribute__((section(".far"))) void far(void) {}\n'
         "__attribute__((noinline)) void burn(void) {\n"
-        "  for (volatile long turn = 0; turn < 400000000; turn++);\n"
+        "  while (clock() < CLOCKS_PER_SEC)\n"
+        "    for (volatile long turn = 0; turn < 1000000; turn++);\n"
         "}\n"
         "int main(void) { burn(); far(); return 0; }\n"
     )
