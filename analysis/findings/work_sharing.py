@@ -24,16 +24,16 @@ from hpcd.array_types import F64, I64
 from hpcd.wording import percent, time_text
 
 _UNEVEN = 0.05
-# One is named alone who makes others wait for this part of what they wait.
+# A thread or rank that causes this part of the others' waits is named alone.
 _MOSTLY = 0.6
 _SAME = 0.8
 # What a rank does when others may wait for it, and how much more than the mean is much.
 _BUSY, _MORE = (Use.WORK, Use.SYSTEM, Use.SLEEP, Use.DEVICES), 0.2
-# A first thread that works for less of the mean gives others their work.
+# A process's first thread that works for less of the mean hands out the work.
 _TAKES_PART = 0.5
 # Where a program begins: tells nothing of what it does.
 _BEGINS = ("_start", "<module>")
-# Who works so much of the time alone, in turns, does not do so for want of a CPU.
+# Threads that work one at a time for this share of the time take turns, and do not lack a CPU.
 _TURNS = 0.9
 _HANDED = (Use.OTHERS, Use.STARVED, Use.EVENTS)
 # A sum of samples has the standard error of their number's square root.
@@ -211,7 +211,7 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     lines = ranks.line[ranks.of_line == at]
     if most - mean < LEAST_SHARE * use.longest(lines):
         return
-    # Of a pool, which waits for work that others hand out, however late for want of a CPU.
+    # A thread of a pool waits for the work that others hand out, late where these lack a CPU.
     if use.by_thread[lines][:, _HANDED].sum() > most:
         return
     # Of sampled time a difference within the error says nothing.

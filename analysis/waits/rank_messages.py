@@ -115,7 +115,7 @@ class RankMessages:
         order = np.lexsort((arrival, begin, line))
         line, begin, arrival, meeting = (one[order] for one in (line, begin, arrival, meeting))
         time = np.maximum(begin, arrival)
-        # Of a call that needed several, the wait for each begins when that for the one before ends.
+        # A call that needed several ranks waits for each from the end of the wait before.
         again = (line[1:] == line[:-1]) & (begin[1:] == begin[:-1])
         since = begin.copy()
         since[1:][again] = time[:-1][again]

@@ -1,6 +1,6 @@
 /* Java frames in call paths.
  *
- * HotSpot's code has no unwind tables. It lies in heaps of blocks; a heap's segment map leads from an address to its
+ * HotSpot's code has no unwind tables. It is stored in heaps of blocks; a heap's segment map leads from an address to its
  * block, which begins with a CodeBlob: the size of the code's frame, or the name of the interpreter
  * (docs/design/016-java-frames.md). step_jvm() takes one step from such code, in the place of unwind_step().
  *

@@ -13,7 +13,7 @@
 
 /* The HotSpot of a process: where its code is, and where its structures have what, in bytes. */
 struct jvm {
-	u64 code_begin, code_bytes; /* all heaps of code lie in */
+	u64 code_begin, code_bytes; /* the range that has all heaps of code */
 	/* Of each heap; those not used have no bytes. The segment map has a byte for each segment: how far back its block
 	 * may begin. */
 	u64 heap_begin[JVM_HEAPS], heap_bytes[JVM_HEAPS], segment_map[JVM_HEAPS];

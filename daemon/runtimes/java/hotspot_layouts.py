@@ -19,7 +19,7 @@ _NO_ZERO_BYTES = 20
 _SUPPORTED = (17,)
 # A heap is of gigabytes at most.
 _MOST_HEAP = 1 << 40
-# In structures that are read.
+# Greatest offset of a field in the structures that are read.
 _MOST_OFFSET = 4096
 
 
@@ -177,7 +177,7 @@ def _word(read: ReadMemory, address: int) -> int:
 
 
 def kernel_entry(layout: HotSpotLayout, heaps: list[tuple[int, int, int, int]]) -> wire.Jvm:
-    """Return what the programs are to know of a JVM with these ``heaps``, of which there is one."""
+    """Return the ``struct jvm`` of a JVM with these ``heaps``, of one or more."""
     unused = [(0, 0, 0, 0)] * (JVM_HEAPS - len(heaps))
     columns = [
         struct.pack(f"<{JVM_HEAPS}Q", *(heap[column] for heap in [*heaps, *unused]))

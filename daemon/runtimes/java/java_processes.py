@@ -24,7 +24,7 @@ from hpcd.daemon.runtimes.java.vm_structs import (
 from hpcd.daemon.unwind.runtime_symbols import JVM_STRUCTS, JVM_TYPES
 from hpcd.model.region import Region
 
-# That have ended: stacks of theirs may be on their way.
+# Processes that are remembered: stacks of processes that have ended may be on their way.
 _MOST_PROCESSES = 4096
 _MOST_LAYOUTS = 1024
 
@@ -106,7 +106,7 @@ class JavaProcesses:
             self._processes.popitem(last=False)
 
     def _recognise(self, pid: int, began: int, region: Region, runtime: MappedRuntime) -> None:
-        """Have the programs know where the JVM of ``pid`` has its code."""
+        """Tell the programs where the JVM of ``pid`` has its code."""
         if self._lack:
             raise UnknownStructuresError(self._lack)
 

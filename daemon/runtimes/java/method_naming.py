@@ -47,7 +47,7 @@ _IDENTITY_MASK = 0xFFFFFFFF
 _INDEX_MASK = (1 << PYTHON_POSITION_BITS) - 1
 _NO_FILE = "[java]"
 _GONE = JavaMethod(_NO_FILE, "[Java method that is gone]", (), (), 0)
-# Of a recording, by process and address.
+# Rows, and methods, of a recording.
 _MOST_KEPT = 1 << 18
 _MOST_CODE_BYTES = 64 << 20
 _PROCESS_OF = StackEvent.reader("tgid")
