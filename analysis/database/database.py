@@ -42,7 +42,7 @@ from hpcd.analysis.trace.trace_lines import LineColumns, Lines
 from hpcd.array_types import F64, I64, U32, U64, Mask
 from hpcd.errors import FormatError, PlatformError
 from hpcd.model.cct import CCT
-from hpcd.model.identity import KERNEL_KINDS, ModuleKind
+from hpcd.model.identity import KERNEL_KINDS, SOURCE_KINDS, ModuleKind
 from hpcd.model.scope import ScopeKind
 
 # Numbers of things that a manifest has.
@@ -160,7 +160,7 @@ class Database:
 
     def _fold(self) -> None:
         kinds = ["", *(row.kind for row in self.modules)]
-        if ModuleKind.PYTHON not in kinds:
+        if not {*SOURCE_KINDS}.intersection(kinds):
             return
         folded = fold(
             self.cct,

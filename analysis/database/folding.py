@@ -5,8 +5,9 @@ helpers of calls, built-in functions. Folded, their cost is that of the Python l
 and a C function of another library hangs below that line, as do the interpreter's own where it
 waits for its lock. Paths that lead to Python through the
 program's start or that of a thread begin at its first function; through a runner, as of tests or
-of a pool's tasks, at the first one of the program's own. Nodes keep their numbers, so that sums and
-traces are those of the tree that was recorded:
+of a pool's tasks, at the first one of the program's own. Java's paths begin so, too, and have no
+stubs below methods; what the JVM does for a method stays below the method. Nodes keep their numbers,
+so that sums and traces are those of the tree that was recorded:
 
     main > run > <module> > step > loop > dgemm     becomes    <module> > step > dgemm
 
@@ -28,19 +29,23 @@ from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import U32, Mask
 from hpcd.masks import marked
 from hpcd.model.cct import CCT
-from hpcd.model.identity import KERNEL_KINDS, ModuleKind
+from hpcd.model.identity import KERNEL_KINDS, SOURCE_KINDS, ModuleKind
 
 # Functions of the library that only lead to the program: threads' start, `python -m`.
 _STARTS = re.compile(
     r"(.*/threading\.py:(Thread\.)?(_bootstrap|_bootstrap_inner|run)"
     r"|(.*/runpy\.py|<frozen runpy>):.*)"
+    r"|java/lang/Thread\.java:java\.lang\.Thread\.run(With)?"
 )
+# Code of the JVM's own between methods: stubs, adapters, the interpreter.
+_STUBS = re.compile(r"\[java\]:(?!\[Java method that is gone).*")
 # What calls the program's functions for it: tests, tasks of pools, processes.
 _RUNNERS = re.compile(
     r".*/(site|dist)-packages/(_pytest|pytest|pluggy|xdist|execnet)/.*|.*/bin/(pytest|py\.test):.*"
     r"|.*/python3\.\d+t?/(unittest/.*"
     r"|concurrent/futures/(thread\.py:(_worker|_WorkItem\.run)|process\.py:_process_\w+)"
     r"|multiprocessing/(process\.py:BaseProcess\.(_bootstrap|run)|pool\.py:.*))"
+    r"|java/util/concurrent/(ThreadPoolExecutor|Executors|FutureTask|ForkJoin\w*)\.java:.*"
 )
 # A forked process begins there: the frames above are its parent's.
 _FORKED = re.compile(r".*/python3\.\d+t?/multiprocessing/process\.py:BaseProcess\._bootstrap")
@@ -104,7 +109,7 @@ def fold(
     each procedure, of ``kinds`` and ``paths`` by number, ``names`` and ``roles``
     ``uint32[procedures]`` those of procedures. O(n).
     """
-    source = np.array([kind == ModuleKind.PYTHON for kind in kinds], bool)
+    source = np.array([kind in SOURCE_KINDS for kind in kinds], bool)
     imports = source & np.array([path.startswith(_IMPORTS) for path in paths], bool)
     binary = np.array([kind == ModuleKind.ELF for kind in kinds], bool)
     places = [f"{paths[at]}:{name}" for at, name in zip(module.tolist(), names, strict=True)]
@@ -116,17 +121,20 @@ def fold(
 
     program = np.array([is_program_code(*at) for at in zip(paths, kinds, strict=True)], bool)
     own = module[procedure]
-    python = source[own]
+    of_kind = np.array(kinds)[own]
+    python, java = of_kind == ModuleKind.PYTHON, of_kind == ModuleKind.JAVA
     # The native frame right below a Python function evaluates it.
     evaluators = np.unique(own[python[cct.parent] & binary[own]])
     interpreter = np.isin(own, evaluators)
-    leading, runner = fit(_STARTS), fit(_RUNNERS)
+    # The native frame right above a method, or a stub that leads to one, is the JVM's.
+    machine = np.isin(own, np.unique(own[cct.parent[java & binary[own[cct.parent]]]]))
+    leading, runner, stub = fit(_STARTS), fit(_RUNNERS), fit(_STUBS)
     begins = have(roles, NameRole.ENTRY | NameRole.C_LIBRARY)
     return _fold(
         cct,
-        folds=(interpreter & ~have(roles, NameRole.LOCK)[procedure]) | imports[own],
-        starts=interpreter | begins[procedure] | leading | imports[own],
-        shows=python & ~imports[own] & ~leading,
+        folds=(interpreter & ~have(roles, NameRole.LOCK)[procedure]) | imports[own] | stub,
+        starts=interpreter | machine | begins[procedure] | leading | imports[own] | stub,
+        shows=source[own] & ~imports[own] & ~leading & ~stub,
         runs=runner,
         program=program[own] & ~runner,
         anew=fit(_FORKED),

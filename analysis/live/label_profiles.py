@@ -23,7 +23,7 @@ from hpcd.array_types import F64, I8, I64, U32, U64
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames_of
-from hpcd.model.identity import SOURCE_KINDS, Module, ModuleKind, Process
+from hpcd.model.identity import SOURCE_KINDS, Module, Process
 from hpcd.model.python_place import lines_of
 from hpcd.user_names import user_name
 
@@ -225,7 +225,7 @@ class ProfileFollower:
         modules, symbols = self.measurement.modules, self.measurement.symbols
         self._frames.add(np.unique(cct.frame[reached]), modules, symbols)
         parent, frame = cct.parent, cct.frame
-        if any(module.kind is ModuleKind.PYTHON for module in modules.values()):
+        if any(module.kind in SOURCE_KINDS for module in modules.values()):
             reached[0] = True
             parent, frame = self._folded(np.flatnonzero(reached))
         return CallPaths(self._frames, parent, frame.tolist(), modules)

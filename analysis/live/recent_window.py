@@ -23,7 +23,7 @@ from hpcd.array_types import F64, I8, I64, U32
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.measurement.summary import Summary
-from hpcd.model.identity import KERNEL_KINDS, ModuleKind
+from hpcd.model.identity import KERNEL_KINDS, SOURCE_KINDS
 
 # No wait is longer; what claims to be must not overflow.
 _LONGEST_SECONDS = 1e8
@@ -285,7 +285,7 @@ class _PathNames:
     def _folded(self, _: int) -> I64:
         """Return the number in the paths that are shown of each path int64[n]."""
         everything = np.arange(len(self._paths))
-        if self._native or all(place.kind != ModuleKind.PYTHON for _, place in self._paths):
+        if self._native or all(place.kind not in SOURCE_KINDS for _, place in self._paths):
             self._shown = self._paths
             return everything
         parent = np.array([above for above, _ in self._paths], np.uint32)

@@ -24,7 +24,7 @@ from hpcd.analysis.trace.pixel_samples import choose_lines, pixel_runs
 from hpcd.analysis.waits.path_report import path_report
 from hpcd.array_types import U8, U32, Array, Mask
 from hpcd.errors import UsageError
-from hpcd.model.identity import ModuleKind
+from hpcd.model.identity import SOURCE_KINDS
 from hpcd.viewer.palette import DISTINCT, REST, parse_patterns
 from hpcd.viewer.picture_colours import entity_colours, view_colours
 from hpcd.viewer.picture_tree import causes
@@ -74,7 +74,7 @@ def describe(database: OpenDatabase) -> dict[str, object]:
         "rule": picture.rule,
         "causes": causes(),
         "waits": len(db.waits) > 0,
-        "python": any(module.kind == ModuleKind.PYTHON for module in db.modules),
+        "python": any(module.kind in SOURCE_KINDS for module in db.modules),
     }
 
 

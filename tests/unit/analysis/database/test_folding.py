@@ -1,4 +1,4 @@
-"""Call paths with the frames of Python's interpreter folded, on a small tree."""
+"""Call paths with the frames of interpreters folded, on a small tree."""
 
 from __future__ import annotations
 
@@ -26,6 +26,15 @@ PLACES = {
     "_worker": ("python", "/usr/lib/python3.11/concurrent/futures/thread.py"),
     "_WorkItem.run": ("python", "/usr/lib/python3.11/concurrent/futures/thread.py"),
     "BaseProcess._bootstrap": ("python", "/usr/lib/python3.11/multiprocessing/process.py"),
+    "JavaMain": ("elf", "/usr/lib/jvm/java-17/lib/libjli.so"),
+    "call_helper": ("elf", "/usr/lib/jvm/java-17/lib/server/libjvm.so"),
+    "native": ("elf", "/home/libnative.so"),
+    "[StubRoutines (1)]": ("java", "[java]"),
+    "[Java method that is gone]": ("java", "[java]"),
+    "java.lang.Thread.run": ("java", "java/lang/Thread.java"),
+    "java.util.concurrent.FutureTask.run": ("java", "java/util/concurrent/FutureTask.java"),
+    "Main.main": ("java", "Main.java"),
+    "Main.work": ("java", "Main.java"),
 }
 NAMES = list(PLACES)
 MODULES = list(dict.fromkeys(PLACES.values()))
@@ -134,3 +143,25 @@ def test_places_fold_like_the_procedures_of_a_database() -> None:
     shown = [places[at].name for at in tree.shown.tolist()]
     assert [shown[at] for at in tree.cct.path(4).tolist()] == ["<module>", "dgemm"]
     assert [shown[at] for at in tree.cct.path(3).tolist()] == ["<module>"]
+
+
+def test_paths_of_java_begin_at_the_programs_method_without_stubs_below() -> None:
+    start, stub = ["_start", "JavaMain", "call_helper"], "[StubRoutines (1)]"
+    gone, work = "[Java method that is gone]", ["Main.main", "Main.work"]
+    library = ["java.lang.Thread.run", "java.util.concurrent.FutureTask.run"]
+    paths = [
+        [*start, stub, *work],
+        [*start, stub, *work, stub, "call_helper"],
+        [*start, stub, *work, "native", "call_helper", stub, "Main.work"],
+        [*start, stub, *library, "Main.work"],
+        [*start, stub, gone, "Main.work"],
+        ["_start", "native", "call_helper", stub, "Main.main"],
+    ]
+    assert list(folded(paths).values()) == [
+        (*work,),
+        (*work, "call_helper"),
+        (*work, "native", "call_helper", "Main.work"),
+        ("Main.work",),
+        (gone, "Main.work"),
+        ("_start", "native", "call_helper", stub, "Main.main"),
+    ]
