@@ -57,7 +57,12 @@ def watched(browser: Browser, url: str) -> Iterator[Page]:
 
 def load(page: Page, url: str) -> None:
     """Load the viewer's page anew, at a URL of the server that it is from."""
-    page.evaluate("url => history.replaceState(null, '', url)", url)
+    # Until then what is on the page already may not write its own state over the URL.
+    page.evaluate(
+        "url => { history.replaceState(null, '', url);"
+        " history.replaceState = history.pushState = () => {}; }",
+        url,
+    )
     page.reload()
 
 
