@@ -6,8 +6,8 @@ and a C function of another library hangs below that line, as do the interpreter
 waits for its lock. Paths that lead to Python through the
 program's start or that of a thread begin at its first function; through a runner, as of tests or
 of a pool's tasks, at the first one of the program's own. Java's paths begin so, too, and have no
-stubs below methods; what the JVM does for a method stays below the method. Nodes keep their numbers,
-so that sums and traces are those of the tree that was recorded:
+stubs below methods; what the JVM does for a method stays below the method. Nodes keep their
+numbers, so that sums and traces are those of the tree that was recorded:
 
     main > run > <module> > step > loop > dgemm     becomes    <module> > step > dgemm
 
