@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-import hpcd.analysis as hpcd_analysis
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.check import check_database
 from hpcd.model.frame import offset_of
@@ -23,6 +22,8 @@ pytestmark = pytest.mark.root
 
 PAIRS = ROOT / "tests/programs/JavaPairs.java"
 HOME = Path("/usr/lib/jvm/java-17-openjdk-amd64")
+# Where a caller was not found: a path that says so.
+_MARKED = "[truncated"
 STEPS = {f"JavaPairs${name}.take" for name in ("Left", "Right", "Outer")}
 # Of each method those that it calls.
 CALLEES = {
@@ -74,12 +75,12 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def recorded(folder: Path, *command: object) -> Database:
+def recorded(folder: Path, *command: object) -> Path:
     prepare_tables(HOME / "lib/server/libjvm.so", HOME / "lib/libjli.so")
     record(folder / "m", [HOME / "bin/java", *command])
     hpcd("merge", folder / "m", "-o", folder / "db")
     assert check_database(folder / "db") == []
-    return hpcd_analysis.open(folder / "db")
+    return folder / "db"
 
 
 def line_of(text: str) -> int:
@@ -88,9 +89,16 @@ def line_of(text: str) -> int:
 
 @pytest.mark.parametrize("mode", ["-Xint", "-XX:TieredStopAtLevel=1", "-XX:-Inline", "-Xmixed"])
 def test_methods_have_the_callers_that_call_them(classes: Path, tmp_path: Path, mode: str) -> None:
-    with recorded(tmp_path, mode, "-cp", classes, "JavaPairs", 1.5) as db:
+    folder = recorded(tmp_path, mode, "-cp", classes, "JavaPairs", 1.5)
+    with Database(folder) as db:
+        # Folded, they begin at the program's method.
+        begins = {path.names[0] for path in sampled_paths(db) if path.methods}
+        assert {name for name in begins if not name.startswith(_MARKED)} == {"JavaPairs.main"}
+    with Database(folder, native=True) as db:
         paths = sampled_paths(db)
-    with_java = [path for path in paths if path.methods]
+    with_java = [path for path in paths if path.methods and not path.names[0].startswith(_MARKED)]
+    marked = sum(path.seconds for path in paths if path.names[0].startswith(_MARKED))
+    assert marked < 0.01 * sum(path.seconds for path in paths)
     impossible: Counter[tuple[str, str]] = Counter()
     callers: Counter[str] = Counter()
     lines: dict[str, set[int]] = {}
