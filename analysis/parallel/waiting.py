@@ -108,6 +108,8 @@ class StretchReader:
             self._interval[number] = bool(interval)
             self._sum[number] = name in _SUMS
             self._sleep[number] = bool(interval) and name == _SLEEP
+        interrupts = have(db.roles, NameRole.INTERRUPT)
+        self._interrupted = db.cct.below(interrupts[db.procedure_of_node])
         self._db, self._node_of, self._waits = db, node_of, waits
         self._together = np.ones(len(waits), bool) if alone is None else ~alone
 
@@ -116,7 +118,8 @@ class StretchReader:
 
         A sample tells of the time before it, a wait of its own time; between a sample and a wait
         the thread is taken to have been where the sample saw it, and between two waits without a
-        sample where it waited: it may have called anything meanwhile, and has returned.
+        sample where it waited: it may have called anything meanwhile, and has returned. Who lost
+        the CPU to an interrupt called nothing to wait: its context is a sample, too.
         """
         records = self._db.records(line)
         sums = self._sum[records.event]
@@ -127,7 +130,8 @@ class StretchReader:
             return Stretches(none, none, np.zeros(0, np.uint32), np.zeros(0, bool))
         begins = self._interval[records.event] & (records.value > 0)
         owner = np.arange(len(records))
-        owner[1:] -= begins[:-1] | begins[1:]
+        lost_cpu = self._ready[records.event] & self._interrupted[records.node]
+        owner[1:] -= begins[:-1] | (begins[1:] & ~lost_cpu[1:])
         begin = np.concatenate(([min(int(self._db.lines.start[line]), int(records.time[0]))],
                                 records.time[:-1]))  # fmt: skip
         contexts = records.node.copy()
@@ -136,8 +140,9 @@ class StretchReader:
         node = self._node_of[contexts[owner]]
         sleeps = (self._sleep[records.event] & begins)[owner] & self._together[node]
         idle = self._waits[node] | sleeps
-        ready = (self._ready[records.event] & begins)[owner]
-        asleep = (self._asleep[records.event] & begins)[owner]
+        waited = np.append(False, begins[:-1])
+        ready = self._ready[records.event[owner]] & waited
+        asleep = self._asleep[records.event[owner]] & waited
         return Stretches(begin, np.maximum(records.time, begin), node, idle, ready, asleep)
 
 

@@ -254,13 +254,13 @@ def _up_to_messages(
     begin: I64, end: I64, node: U32, kind: U8, edges: WaitEdges
 ) -> tuple[I64, I64, U32, U8]:
     """Return the pieces of a line, each between two records, with those divided in which a wait
-    for a message began: up to then the thread was where the sample before it saw it, unless that
-    was during another wait."""
+    for a message began: up to then the thread was where the record before it saw it, unless that
+    is the end of a sleep."""
     waits = take_rows(edges, edges.kind == MESSAGE)
     at = np.searchsorted(begin, waits.begin, "right") - 1
     ran = kind == Cause.THREAD
     divided = (at > 0) & (begin[at] < waits.begin) & (waits.begin < end[at])
-    divided &= ran[at] & ran[at - 1] & (end[at - 1] == begin[at])
+    divided &= ran[at] & (kind[at - 1] != Cause.NOT_SEEN) & (end[at - 1] == begin[at])
     divided[1:] &= waits.end[:-1] <= begin[at[1:]]
     at, cut = at[divided], waits.begin[divided]
     return (
