@@ -21,6 +21,7 @@ from hpcd.daemon.service import journal
 from hpcd.daemon.service.protocol import (
     MAX_ANSWER,
     MAX_REQUEST,
+    CutOffError,
     Peer,
     peer_of,
     receive,
@@ -147,7 +148,7 @@ class ControlSocket:
         try:
             with connection:
                 self._serve(connection, peer, delay)
-        except OSError as error:
+        except (OSError, CutOffError) as error:
             journal.log_of_user("connection lost", peer.uid, pid=peer.pid, why=str(error))
         except Exception as error:
             # A request must never end this process; that it could is a bug to report.
@@ -166,6 +167,8 @@ class ControlSocket:
                 self._leave(peer.uid)
                 _wait_for_either(service, connection)
                 self._enter(peer.uid)
+        except CutOffError:
+            raise  # nobody is left to read an answer
         except HpcdError as error:
             journal.log_of_user("refused", peer.uid, pid=peer.pid, why=str(error))
             connection.settimeout(_PATIENCE_SECONDS)

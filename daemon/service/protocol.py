@@ -152,10 +152,17 @@ def _exactly(connection: socket.socket, size: int, deadline: float | None) -> by
         connection.settimeout(left)
         part = connection.recv(min(size, 1 << 16))
         if not part:
-            raise FormatError("the message is cut off")
+            raise CutOffError
         parts.append(part)
         size -= len(part)
     return b"".join(parts)
+
+
+class CutOffError(FormatError):
+    """The other end was closed before a message was whole."""
+
+    def __init__(self) -> None:
+        super().__init__("the message is cut off")
 
 
 class ServiceError(HpcdError):
