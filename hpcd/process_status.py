@@ -17,3 +17,8 @@ def status_field(process: int | str, name: str) -> str:
     except OSError:
         pass
     return ""
+
+
+def is_runnable(process: int | str) -> bool:
+    """Whether a process, named as for :func:`status_field`, has a CPU or waits for one."""
+    return status_field(process, "State").startswith("R")

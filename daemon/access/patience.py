@@ -9,19 +9,23 @@ A thread that waits for a file system in user space cannot even be killed, nor d
 that it belongs to: what a user may serve is read by a process
 (:mod:`hpcd.daemon.access.target_reader`), whose times are those of here.
 
+Who is asked has no part in what a question waits for a CPU: one that is late but runnable is waited
+for again (:data:`RUNNABLE_PERIODS`).
+
 Times by user: one who keeps the recorder waiting again and again is waited for ever less, so that
 all of a user's processes together cost a recording at most two seconds in ten minutes.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
-from hpcd.process_status import status_field
+from hpcd.process_status import is_runnable, status_field
 
 T = TypeVar("T")
 
@@ -30,6 +34,9 @@ T = TypeVar("T")
 _FIRST_SECONDS = 1.0
 _LEAST_SECONDS = 0.005
 _WINDOW_SECONDS = 600.0
+RUNNABLE_PERIODS = 20
+"""For how many times its time a question is waited for while it has a CPU or waits for one: it is
+late as the machine has more to run than CPUs, not as the target keeps it waiting."""
 
 
 class WithheldError(Exception):
@@ -58,6 +65,14 @@ class _Asker(threading.Thread):
         super().__init__(name="asker", daemon=True)
         self.questions: SimpleQueue[_Question[object] | None] = SimpleQueue()
         self.start()
+
+    def answers(self, question: _Question[T], seconds: float) -> bool:
+        """Whether ``question`` is answered in time."""
+        for _ in range(RUNNABLE_PERIODS):
+            if question.answered.wait(seconds) or not is_runnable(f"self/task/{self.native_id}"):
+                break
+        # One that has its answer sleeps until it has the interpreter's lock.
+        return question.answered.wait(sys.getswitchinterval())
 
     def run(self) -> None:
         while question := self.questions.get():
@@ -94,7 +109,7 @@ class Patience:
         asker, self._asker = self._asker or _Asker(), None
         asked: _Question[T] = _Question(question)
         asker.questions.put(asked)  # type: ignore[arg-type]
-        if not asked.answered.wait(seconds):
+        if not asker.answers(asked, seconds):
             asker.questions.put(None)  # it ends with this one
             self.give_up(pid, asked.answered)
             raise WithheldError

@@ -21,9 +21,10 @@ from typing import TypeVar
 from hpcd.closing import closing_fd
 from hpcd.daemon.access import patience
 from hpcd.daemon.access.file_status import status_of
-from hpcd.daemon.access.patience import Patience, WithheldError
+from hpcd.daemon.access.patience import RUNNABLE_PERIODS, Patience, WithheldError
 from hpcd.daemon.access.target_reader_worker import LENGTH, MISSING, PART, PIECE
 from hpcd.errors import FormatError
+from hpcd.process_status import is_runnable
 from hpcd.sandbox.worker_process import LateError, WorkerProcess
 
 T = TypeVar("T")
@@ -166,6 +167,12 @@ class TargetReader:
                 self._ready = self._worker.running
                 raise OSError(None, str(error)) from None
 
+    @property
+    def runnable(self) -> bool:
+        """Whether the process has a CPU or waits for one: nothing that it reads delays it."""
+        process = self._worker.process
+        return process is not None and is_runnable(process.pid)
+
     def leave_behind(self, pid: int) -> None:
         """End a :meth:`run_iterator` of another thread, which waits for process ``pid``."""
         process = self._worker.process
@@ -181,6 +188,7 @@ class TargetReader:
         self._start()
         process = self._worker.process
         self._worker.timeout = seconds
+        self._worker.runnable_seconds = seconds * RUNNABLE_PERIODS
         self._worker.channel().settimeout(seconds)
         try:
             self._worker.ask(fd, label, kind, request)

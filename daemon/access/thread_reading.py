@@ -20,6 +20,8 @@ from hpcd.daemon.access import processes, target_reader
 
 # A stack that has to come back from a disk takes milliseconds for each page.
 _STALL_SECONDS = 2.0
+# One that has a CPU or waits for one is not kept by a process but by all that runs.
+_RUNNABLE_SECONDS = 20.0
 _LOOK_SECONDS = 0.2
 # Each leaves an iterator and a process behind.
 _MOST_STUCK = 4
@@ -106,7 +108,9 @@ class _Attempt:
             now, known = time.monotonic(), self._stacks.pending + len(self.records)
             if known != seen:
                 seen, moved = known, now
-            elif now - moved > _STALL_SECONDS:
+            elif now - moved > _STALL_SECONDS and (
+                now - moved > _RUNNABLE_SECONDS or not target_reader.OWN.runnable
+            ):
                 return False
             self._thread.join(_LOOK_SECONDS)
         if self._error:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from hpcd.errors import FormatError
+from hpcd.process_status import is_runnable
 from hpcd.startup.isolation import import_variables, python_command
 
 _REQUEST = struct.Struct("<BI")
@@ -35,6 +39,7 @@ class LateError(FormatError):
     """The worker did not answer within its time, and has been ended."""
 
 
+T = TypeVar("T")
 _Started = tuple["subprocess.Popen[bytes]", socket.socket]
 
 
@@ -60,12 +65,18 @@ class WorkerProcess:
     ``arguments`` follow the interpreter's name, the descriptor of the socket follows them;
     ``timeout`` seconds bounds each wait for it; ``name`` is its name in errors. Use
     from one thread at a time, except for :meth:`end`.
+
+    A worker that is late but has a CPU or waits for one is waited for again, until
+    ``runnable_seconds`` after the request: a machine with more to run than CPUs, not what the
+    worker reads, delays it. By default it is not.
     """
 
     def __init__(self, name: str, arguments: Sequence[str], timeout: float) -> None:
         self._name = name
         self._arguments = arguments
         self.timeout = timeout
+        self.runnable_seconds = 0.0
+        self._asked = 0.0
         self.process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self._lock = threading.Lock()
@@ -95,6 +106,7 @@ class WorkerProcess:
         :meth:`reply` waits for the answer. Raises :class:`FormatError` if that fails."""
         try:
             channel = self.channel()
+            self._asked = time.monotonic()
             socket.send_fds(channel, [_REQUEST.pack(ord(kind), len(body))], [fd])
             channel.sendall(body)
         except OSError as error:
@@ -108,10 +120,10 @@ class WorkerProcess:
         """
         try:
             channel = self.channel()
-            status, size = _REPLY.unpack(receive(channel, _REPLY.size))
+            status, size = _REPLY.unpack(receive(channel, _REPLY.size, self._waits_for_a_cpu))
             if size > limit:
                 raise ConnectionError("reply is too large")
-            data = bytes(receive(channel, size))
+            data = bytes(receive(channel, size, self._waits_for_a_cpu))
         except OSError as error:
             raise self._lost(label, error) from None
         if status != _OK:
@@ -126,10 +138,24 @@ class WorkerProcess:
         """
         self.reply(label, _MOST_REASON)
         try:
-            _, (fd, *_), _, _ = socket.recv_fds(self.channel(), 1, 1)
+            _, (fd, *_), _, _ = _again(
+                partial(socket.recv_fds, self.channel(), 1, 1), self._waits_for_a_cpu
+            )
         except (OSError, ValueError) as error:
             raise self._lost(label, OSError(str(error))) from None
         return fd
+
+    def _waits_for_a_cpu(self) -> bool:
+        """Whether a worker that is late is to be waited for again."""
+        process = self.process
+        if time.monotonic() >= self._asked + self.runnable_seconds or process is None:
+            return False
+        if is_runnable(process.pid):
+            return True
+        # It may have answered, and slept, since its time was over.
+        answers = select.poll()
+        answers.register(self.channel(), select.POLLIN)
+        return bool(answers.poll(0))
 
     def _lost(self, label: str, error: OSError) -> FormatError:
         if isinstance(error, TimeoutError):
@@ -178,13 +204,28 @@ class WorkerProcess:
         return signal.Signals(-code).name if code else ""
 
 
-def receive(channel: socket.socket, size: int) -> bytearray:
-    """Exactly ``size`` bytes. Raises :class:`ConnectionError` when the other side closes."""
+def _again(receive_once: Callable[[], T], wait_on: Callable[[], bool]) -> T:
+    """Return what ``receive_once`` returns; called again when its time is over and ``wait_on``."""
+    while True:
+        try:
+            return receive_once()
+        except TimeoutError:
+            if not wait_on():
+                raise
+
+
+def receive(
+    channel: socket.socket, size: int, wait_on: Callable[[], bool] = lambda: False
+) -> bytearray:
+    """Exactly ``size`` bytes. ``wait_on`` says whether to wait again when the time is over.
+
+    Raises :class:`ConnectionError` when the other side closes.
+    """
     data = bytearray(size)
     view = memoryview(data)
     at = 0
     while at < size:
-        count = channel.recv_into(view[at:], min(size - at, 1 << 20))
+        count = _again(partial(channel.recv_into, view[at:], min(size - at, 1 << 20)), wait_on)
         if not count:
             raise ConnectionError("it closed the connection")
         at += count

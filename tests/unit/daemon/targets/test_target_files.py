@@ -249,6 +249,26 @@ def test_who_does_not_answer_is_waited_for_ever_less() -> None:
         pass  # they answer now
 
 
+def test_a_question_that_is_late_but_runnable_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(patience_module, "_FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(patience_module, "RUNNABLE_PERIODS", 10_000)
+    answer, looks = threading.Event(), []
+
+    def looked_at(thread: str) -> bool:
+        looks.append(thread)
+        if len(looks) == 3:
+            answer.set()
+        return True
+
+    monkeypatch.setattr(patience_module, "is_runnable", looked_at)
+    patience = Patience()
+    who = patience.ask(os.getpid(), lambda: (answer.wait(), threading.get_native_id())[1])
+    assert {*looks} == {f"self/task/{who}"} and len(looks) >= 3
+    assert patience.withheld == []
+
+
 def test_an_answer_that_was_not_given_counts_for_ten_minutes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
