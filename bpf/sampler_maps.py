@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import platform
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -62,9 +63,10 @@ class SamplerMaps(maps.MapSet):
         self.create("scratch", maps.PERCPU_ARRAY, here(wire.WALK_BYTES), caches // cpus)
         self.create("stack_cache", maps.ARRAY, wire.CACHE_SET_BYTES, caches << wire.CACHE_SET_BITS)
         self.create("known", maps.ARRAY, wire.KNOWN_RULES_BYTES, caches)
-        self.create(
-            "kernel_parts", maps.PERCPU_ARRAY, wire.KERNEL_PART_BYTES, wire.MOST_KERNEL_PARTS
-        )
+        if platform.machine() != "aarch64":  # its programs have none (paths/kernel_part.h)
+            self.create(
+                "kernel_parts", maps.PERCPU_ARRAY, wire.KERNEL_PART_BYTES, wire.MOST_KERNEL_PARTS
+            )
         self.settings = self.create("settings", maps.ARRAY, wire.Settings.BYTES, 1)
         self.paces = self.create("paces", maps.PERCPU_ARRAY, wire.EventPace.BYTES, wire.MAX_EVENTS)
         self.create("walk_budgets", maps.ARRAY, wire.BUDGET_BYTES, wire.USER_SLOTS * cpus)

@@ -1,8 +1,11 @@
-"""The maps that the recorder makes have keys and values of the sizes that the programs declare."""
+"""The maps that the recorder makes are those that the programs declare, of the same sizes."""
 
 from __future__ import annotations
 
 import ctypes
+import platform
+import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ from hpcd.bpf import sampler_maps
 from hpcd.bpf.calls import call_programs
 from hpcd.bpf.kernel import maps
 from hpcd.bpf.kernel.libbpf import library
-from hpcd.bpf.loading.object_loader import calls_object_path
+from hpcd.bpf.loading.object_loader import SOURCES, calls_object_path
 from hpcd.bpf.wire import SystemCall
 
 pytestmark = pytest.mark.skipif(not calls_object_path().is_file(), reason="needs make objects")
@@ -46,3 +49,20 @@ def test_the_maps_have_the_sizes_that_the_programs_declare() -> None:
         lib.bpf_object__close(handle)
         calls.close()
         sampled.close()
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_programs_of_each_processor_have_the_maps(
+    machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    sampled = sampler_maps.SamplerMaps(maps.possible_cpus())
+    names = {created.name.upper() for created in sampled._maps.values()}
+    sampled.close()
+    processor = f"-DHPCD_{machine.upper()}"
+    preprocess = ["clang", "-E", "-P", "-target", "bpf", "-DHPCD_OBJECT", processor]
+    text = subprocess.run(
+        [*preprocess, f"-I{SOURCES}", SOURCES / "sampler.bpf.c"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert names <= {*re.findall(r"\bmap_(\w+) __attribute__", text)}
