@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -47,6 +48,7 @@ class TableInstaller:
         self.ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         """Event descriptor, readable when a table has arrived that :meth:`install` has not taken
         yet."""
+        self._closing = threading.Lock()
 
     def connect(
         self, tables: UnwindTables, write_rules: Callable[[int, npt.NDArray[np.void]], None]
@@ -61,8 +63,9 @@ class TableInstaller:
         self._waiting.append(entry)
 
     def _signal(self) -> None:
-        if self.ready >= 0:
-            os.eventfd_write(self.ready, 1)
+        with self._closing:  # a table may arrive until the queue is closed
+            if self.ready >= 0:
+                os.eventfd_write(self.ready, 1)
 
     @property
     def pending(self) -> int:
@@ -135,5 +138,6 @@ class TableInstaller:
 
     def close(self) -> None:
         """Take no more tables."""
-        ready, self.ready = self.ready, -1
+        with self._closing:
+            ready, self.ready = self.ready, -1
         os.close(ready)
