@@ -22,6 +22,18 @@ static __always_inline u64 urgency_of(unsigned long ring, u32 share)
 										       NO_WAKEUP;
 }
 
+/* User space reads the names of functions in a new path while its process lives: it is woken for one, every 10 ms at
+ * most. woken: when it last was, in ns. 0: not for this path. */
+#define NAMES_WAKE_NS 10000000
+
+static __always_inline u64 urgency_of_names(u64 *woken, u64 time)
+{
+	if (time < *woken + NAMES_WAKE_NS)
+		return 0;
+	*woken = time;
+	return FORCE_WAKEUP;
+}
+
 /* Sends what a thread or a process did. Not 0: there was no room, which is counted. */
 static __always_inline long send_event(struct thread_event *event, u64 urgency)
 {

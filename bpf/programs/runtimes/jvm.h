@@ -41,18 +41,12 @@ static __always_inline void begin_jvm(struct walk *w)
 	w->hash = hash_mix(w->hash, (u64)tgid << 32 | w->space_number);
 }
 
-/* User space reads the methods of a new path while the process lives: it is woken for one, at most every 10 ms. */
-#define JVM_WAKE_NS 10000000
-
 static __always_inline u64 jvm_urgency(struct walk *w)
 {
 	u32 context = w->context;
 	struct jvm_frame *at = w->code_bytes ? map_lookup(MAP(JVM_FRAMES), &context) : 0;
 
-	if (!at || w->time < at->woken + JVM_WAKE_NS)
-		return 0;
-	at->woken = w->time;
-	return FORCE_WAKEUP;
+	return at ? urgency_of_names(&at->woken, w->time) : 0;
 }
 
 #define JVM_MOST_HOPS 32 /* in a segment map, of up to 254 segments of 128 bytes */

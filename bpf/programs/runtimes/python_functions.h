@@ -15,8 +15,6 @@
 DEFINE_MAP(PYTHON_SENT, ARRAY, u32, u64);
 DEFINE_MAP(PYTHON_FUNCTIONS, PERCPU_ARRAY, u32, struct function_event);
 
-/* In user space functions are read for a new path: it is woken for that, at most every 10 ms. */
-#define PYTHON_WAKE_NS 10000000
 /* Bytes sent with one path: those of 200 functions. */
 #define FUNCTIONS_AT_ONCE (128 << 10)
 
@@ -151,15 +149,12 @@ VERIFIED_ONCE int send_functions(u32 context)
 	return 0;
 }
 
-/* Of a path whose functions have been sent. */
+/* Of a path whose functions have been sent: user space reads those that were not. */
 static __always_inline u64 python_urgency(struct walk *w)
 {
 	struct python_chain *chain = w->chained ? map_lookup(MAP(PYTHON_CHAINS), &w->context) : 0;
 
-	if (!chain || !chain->unsent || w->time < chain->woken + PYTHON_WAKE_NS)
-		return 0;
-	chain->woken = w->time;
-	return FORCE_WAKEUP;
+	return chain && chain->unsent ? urgency_of_names(&chain->woken, w->time) : 0;
 }
 
 #endif

@@ -7,12 +7,8 @@ from typing import NamedTuple
 
 from hpcd.bpf import wire
 from hpcd.bpf.wire import JVM_BLOB_WORDS, JVM_HEAPS
-from hpcd.daemon.runtimes.java.vm_structs import (
-    USER_END,
-    ReadMemory,
-    UnknownStructuresError,
-    VmStructs,
-)
+from hpcd.daemon.runtimes.java.vm_structs import UnknownStructuresError, VmStructs
+from hpcd.daemon.runtimes.process_memory import ReadMemory, is_address
 
 # Since 20 a byte of UNSIGNED5 is never 0 (src/hotspot/share/utilities/unsigned5.hpp).
 _NO_ZERO_BYTES = 20
@@ -135,7 +131,7 @@ def read_layout(read: ReadMemory, structs: int, types: int) -> HotSpotLayout:
     )
     offsets = layout._replace(version=0, heaps=0)
     if not (
-        max(offsets) < _MOST_OFFSET and layout.pc_bytes in (12, 16) and layout.heaps < USER_END
+        max(offsets) < _MOST_OFFSET and layout.pc_bytes in (12, 16) and is_address(layout.heaps)
     ):
         raise UnknownStructuresError("structures that no HotSpot has")
     return layout
@@ -172,7 +168,7 @@ def read_heaps(read: ReadMemory, layout: HotSpotLayout) -> list[tuple[int, int, 
 
 
 def _word(read: ReadMemory, address: int) -> int:
-    (data,) = read([(address, 8)]) if 4096 <= address < USER_END else (None,)
+    (data,) = read([(address, 8)]) if is_address(address) else (None,)
     return struct.unpack("<Q", data)[0] if data and len(data) == 8 else 0
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hpcd.bpf.kernel_targets import KernelTargets
-from hpcd.daemon.access import target_reader
 from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.naming.module_mappings import MappedRuntime, ModuleMappings
 from hpcd.daemon.runtimes.java.hotspot_layouts import (
@@ -16,11 +15,8 @@ from hpcd.daemon.runtimes.java.hotspot_layouts import (
     read_heaps,
     read_layout,
 )
-from hpcd.daemon.runtimes.java.vm_structs import (
-    Pieces,
-    ReadMemory,
-    UnknownStructuresError,
-)
+from hpcd.daemon.runtimes.java.vm_structs import UnknownStructuresError
+from hpcd.daemon.runtimes.process_memory import ReadMemory, reader_of
 from hpcd.daemon.unwind.runtime_symbols import JVM_STRUCTS, JVM_TYPES
 from hpcd.model.region import Region
 
@@ -109,10 +105,7 @@ class JavaProcesses:
         """Tell the programs where the JVM of ``pid`` has its code."""
         if self._lack:
             raise UnknownStructuresError(self._lack)
-
-        def read(pieces: Pieces) -> list[bytes | None]:
-            return read_memory(pid, pieces)
-
+        read = reader_of(pid)
         process = self._processes.get(pid)
         if process is None:
             layout = self._layout(pid, region, runtime, read)
@@ -140,8 +133,3 @@ class JavaProcesses:
                 self._layouts.clear()
             layout = self._layouts[key] = layout._replace(heaps=layout.heaps - runtime.bias)
         return layout._replace(heaps=layout.heaps + runtime.bias)
-
-
-def read_memory(pid: int, pieces: Pieces) -> list[bytes | None]:
-    """Read pieces of memory. Raises :class:`OSError`, :class:`WithheldError`."""
-    return target_reader.OWN.memory(pid, pieces)

@@ -8,9 +8,9 @@ its method and one of each method it is inlined in.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeVar
 from zlib import crc32
 
@@ -25,18 +25,16 @@ from hpcd.bpf.wire import (
     PYTHON_POSITION_BITS,
     StackEvent,
 )
-from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.access.user_accounts import UserAccounts
 from hpcd.daemon.naming.load_modules import Modules
-from hpcd.daemon.runtimes.java.java_processes import JavaProcess, JavaProcesses, read_memory
+from hpcd.daemon.runtimes.java.java_processes import JavaProcess, JavaProcesses
 from hpcd.daemon.runtimes.java.methods import (
-    AT_ONCE,
     CompiledCode,
     JavaMethod,
     read_blobs,
     read_methods,
 )
-from hpcd.daemon.runtimes.java.vm_structs import Pieces
+from hpcd.daemon.runtimes.process_memory import read_in_batches, reader_of
 from hpcd.daemon.runtimes.symbol_sink import SymbolSink
 from hpcd.model.frame import module_frame
 from hpcd.model.python_place import FUNCTION_BYTES, nameless_line, python_offset
@@ -151,23 +149,9 @@ class JavaNaming:
         addresses: list[int],
         read_all: Callable[..., dict[int, _What]],
     ) -> dict[tuple[int, int], _What]:
-        def read(pieces: Pieces) -> list[bytes | None]:
-            return read_memory(pid, pieces)
-
-        result: dict[tuple[int, int], _What] = {}
-        user = self._user_of(pid)
-        for first in range(0, len(addresses), AT_ONCE):
-            if not self._accounts.may_read(user):
-                break
-            began = time.thread_time()
-            try:
-                some = read_all(read, process.layout, addresses[first : first + AT_ONCE])
-            except (OSError, WithheldError):
-                break
-            finally:
-                self._accounts.spend(user, time.thread_time() - began)
-            result |= {(pid, address): what for address, what in some.items()}
-        return result
+        read_some = partial(read_all, reader_of(pid), process.layout)
+        batches = read_in_batches(self._accounts, self._user_of(pid), addresses, read_some)
+        return {(pid, address): what for some in batches for address, what in some.items()}
 
     def _blob(self, row: Row) -> CompiledCode | None:
         """The code of a row, if it was read and is the same."""

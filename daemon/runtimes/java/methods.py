@@ -1,8 +1,7 @@
 """Java's methods and compiled code as HotSpot describes them.
 
-All of it is memory of a target, which may hold anything, and is read by a process that can be left
-behind (:mod:`hpcd.daemon.access.target_reader`), for many at a time. Sizes are bounded; what does
-not look like a method is not named.
+All of it is memory of a target (:mod:`hpcd.daemon.runtimes.process_memory`), read for many methods
+at a time. Sizes are bounded; what does not look like a method is not named.
 """
 
 from __future__ import annotations
@@ -16,10 +15,8 @@ import numpy as np
 
 from hpcd.array_types import I32, U64
 from hpcd.daemon.runtimes.java.hotspot_layouts import HotSpotLayout
-from hpcd.daemon.runtimes.java.vm_structs import USER_END, ReadMemory
+from hpcd.daemon.runtimes.process_memory import ReadMemory, is_address
 
-AT_ONCE = 256
-"""Methods or pieces of code that are read at a time, at most."""
 _SYMBOL_BYTES = 512
 _BLOB_NAME_BYTES = 64
 _TABLE_BYTES = 4096
@@ -217,7 +214,7 @@ def _pieces(
     read: ReadMemory, places: dict[int, int], size: int, *, partly: bool = False
 ) -> dict[int, bytes]:
     """Memory at ``places``, as far as it can be read wholly, or ``partly``."""
-    possible = {key: at for key, at in places.items() if 4096 <= at < USER_END}
+    possible = {key: at for key, at in places.items() if is_address(at)}
     parts = read([(at, size) for at in possible.values()]) if possible else []
     return {
         key: part

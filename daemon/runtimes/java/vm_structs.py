@@ -7,16 +7,10 @@ of the target, which may hold anything: sizes are bounded, and a name that is no
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
+from hpcd.daemon.runtimes.process_memory import ReadMemory, is_address
 from hpcd.errors import HpcdError
-
-Pieces = Sequence[tuple[int, int]]
-ReadMemory = Callable[[Pieces], list[bytes | None]]
-"""Reads pieces (address, size) of a process's memory, each as far as it goes; None: not at all."""
-
-USER_END = 1 << 47
-"""Addresses of programs are below."""
 
 # type name, field name, type string, is static, offset, address
 _FIELD = struct.Struct("<QQQiiQQ")
@@ -83,7 +77,7 @@ def _table(read: ReadMemory, pointer: int, row: struct.Struct) -> list[tuple[int
     if word is None or len(word) < 8:
         raise UnknownStructuresError("the tables of libjvm cannot be read")
     (table,) = struct.unpack("<Q", word)
-    (data,) = read([(table, _MOST_BYTES)]) if table < USER_END else (b"",)
+    (data,) = read([(table, _MOST_BYTES)]) if is_address(table) else (b"",)
     data = data or b""
     rows: list[tuple[int, ...]] = []
     for values in row.iter_unpack(data[: len(data) // row.size * row.size]):
@@ -95,7 +89,7 @@ def _table(read: ReadMemory, pointer: int, row: struct.Struct) -> list[tuple[int
 
 def _names(read: ReadMemory, pointers: Iterable[int]) -> dict[int, str]:
     """The strings at ``pointers``."""
-    pointers = [at for at in pointers if 4096 <= at < USER_END]
+    pointers = list(filter(is_address, pointers))
     names = {}
     for first in range(0, len(pointers), _AT_ONCE):
         some = pointers[first : first + _AT_ONCE]

@@ -1,15 +1,14 @@
 """Functions of Python processes: file, qualified name and lines, read once for each code object.
 
-All of it is memory of a target, which may hold anything, and is read by a process that can be left
-behind (:mod:`hpcd.daemon.access.target_reader`), for many code objects at a time. Sizes are
-bounded; what does not look like a code object is not named. Most functions the programs have sent
-(``bpf/programs/runtimes/python_functions.h``).
+All of it is memory of a target (:mod:`hpcd.daemon.runtimes.process_memory`), read for many code
+objects at a time. Sizes are bounded; what does not look like a code object is not named. Most
+functions the programs have sent (``bpf/programs/runtimes/python_functions.h``).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcd.bpf.wire import (
@@ -21,12 +20,9 @@ from hpcd.bpf.wire import (
     PYTHON_TEXT_STATE,
     FunctionEvent,
 )
+from hpcd.daemon.runtimes.process_memory import ReadMemory, is_address
 from hpcd.daemon.runtimes.python.cpython_layouts import CODE_BYTES, Layout
 from hpcd.daemon.runtimes.python.line_tables import LineTable, read_line_table
-
-Pieces = Sequence[tuple[int, int]]
-ReadMemory = Callable[[Pieces], list[bytes | None]]
-"""Reads pieces (address, size) of a process's memory, each as far as it goes; None: not at all."""
 
 # A string's head and its characters: longer paths and names are cut.
 _TEXT_BYTES = 2048
@@ -34,9 +30,6 @@ _TEXT_BYTES = 2048
 _MOST_TABLES = 1 << 20
 _FIRST_TABLE_BYTES = 1024
 _ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
-AT_ONCE = 256
-"""Code objects that :func:`read_codes` is given at most."""
-_USER_END = 1 << 47
 _MASK = (1 << 64) - 1
 
 Key = tuple[int, int]
@@ -79,7 +72,7 @@ def read_codes(
     does.
     """
     result = {}
-    possible = [at for at in addresses if 4096 <= at < _USER_END]
+    possible = list(filter(is_address, addresses))
     drafts = _heads(read, layout, code_type, possible)
     _read_texts(read, layout, drafts)
     _read_tables(read, drafts)

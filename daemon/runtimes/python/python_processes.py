@@ -11,18 +11,17 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.bpf.sampler_maps import MAX_PYTHON_PROGRAMS
 from hpcd.bpf.wire import FunctionEvent, PythonAnchor
-from hpcd.daemon.access import target_reader
 from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.access.user_accounts import UserAccounts
 from hpcd.daemon.naming.module_mappings import MappedRuntime, ModuleMappings
+from hpcd.daemon.runtimes.process_memory import read_in_batches, reader_of
 from hpcd.daemon.runtimes.python.code_objects import (
-    AT_ONCE,
     Key,
-    Pieces,
     PythonCode,
     read_codes,
     sent_code,
@@ -174,7 +173,7 @@ class PythonProcesses:
         version = symbols.get("Py_Version", -bias) + bias
         pieces = [(address, DEBUG_OFFSETS_BYTES), (version, 4), (loop, _LOOP_BYTES)]
         try:
-            offsets, number, code = read_memory(pid, pieces)
+            offsets, number, code = reader_of(pid)(pieces)
         except (OSError, WithheldError):
             return  # mappings are read again
         try:
@@ -224,20 +223,8 @@ class PythonProcesses:
         if process is None:
             return
         functions = self._functions_of(pid)
-
-        def read(pieces: Pieces) -> list[bytes | None]:
-            return read_memory(pid, pieces)
-
-        for first in range(0, len(addresses), AT_ONCE):
-            if not self._accounts.may_read(functions.user):
-                return
-            began, some = time.thread_time(), addresses[first : first + AT_ONCE]
-            try:
-                codes = read_codes(read, process.layout, process.code_type, some)
-            except (OSError, WithheldError):
-                return
-            finally:
-                self._accounts.spend(functions.user, time.thread_time() - began)
+        read_some = partial(read_codes, reader_of(pid), process.layout, process.code_type)
+        for codes in read_in_batches(self._accounts, functions.user, addresses, read_some):
             self._add(functions, codes)
 
     def _functions_of(self, pid: int) -> Functions:
@@ -275,11 +262,6 @@ class PythonProcesses:
             functions.kept_bytes = 0
             functions.codes.clear()
         self._kept_bytes[user] = kept
-
-
-def read_memory(pid: int, pieces: Pieces) -> list[bytes | None]:
-    """Read pieces of memory. Raises :class:`OSError`, :class:`WithheldError`."""
-    return target_reader.OWN.memory(pid, pieces)
 
 
 def _version(path: str, number: bytes | None) -> tuple[int, int]:

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcd.bpf.wire import FunctionEvent, PythonAnchor
-from hpcd.daemon.runtimes.python.code_objects import AT_ONCE, Pieces, read_codes, sent_code
+from hpcd.daemon.runtimes.process_memory import AT_ONCE, Pieces
+from hpcd.daemon.runtimes.python.code_objects import read_codes, sent_code
 from hpcd.daemon.runtimes.python.cpython_layouts import (
     UnknownVersionError,
     layout_of,

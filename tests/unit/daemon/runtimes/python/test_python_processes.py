@@ -11,8 +11,9 @@ import pytest
 
 from hpcd.bpf.wire import FunctionEvent
 from hpcd.daemon.access.user_accounts import UserAccounts
+from hpcd.daemon.runtimes import process_memory
+from hpcd.daemon.runtimes.process_memory import AT_ONCE
 from hpcd.daemon.runtimes.python import python_processes
-from hpcd.daemon.runtimes.python.code_objects import AT_ONCE
 from hpcd.daemon.runtimes.python.cpython_layouts import layout_of
 from hpcd.daemon.runtimes.python.python_processes import PythonProcess, PythonProcesses
 from tests.support.python_code import code_named
@@ -33,8 +34,8 @@ def accounts() -> UserAccounts:
 
 @pytest.fixture
 def processes(accounts: UserAccounts, monkeypatch: pytest.MonkeyPatch) -> PythonProcesses:
-    read = python_processes.read_memory
-    monkeypatch.setattr(python_processes, "read_memory", lambda _, some: read(os.getpid(), some))
+    read = process_memory.read_memory
+    monkeypatch.setattr(process_memory, "read_memory", lambda _, some: read(os.getpid(), some))
     nothing: Any = None
     users = {OF_ALICE: ALICE, OF_MALLORY: MALLORY, UNKNOWN: MALLORY, CHILD: MALLORY}
     result = PythonProcesses(nothing, nothing, "", accounts, users.__getitem__)
