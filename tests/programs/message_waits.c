@@ -2,41 +2,10 @@
  * time. Rank 0 prints the seconds from the begin of the work to its end. */
 #include <mpi.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-static const char *faster = "";
-static double left = 1;
-static volatile double sink;
+#include "work.h"
+
 static int rank, size, token, answer;
-
-static double now(clockid_t clock)
-{
-	struct timespec time;
-
-	clock_gettime(clock, &time);
-	return time.tv_sec + 1e-9 * time.tv_nsec;
-}
-
-static inline __attribute__((always_inline)) void work(double seconds)
-{
-	double end = now(CLOCK_THREAD_CPUTIME_ID) + seconds;
-
-	while (now(CLOCK_THREAD_CPUTIME_ID) < end)
-		for (int i = 0; i < 2000; i++)
-			sink += i;
-}
-
-#define WORKS(name, ms) \
-	static __attribute__((noinline, noclone)) void name(void) \
-	{ \
-		static double seconds; \
-		if (!seconds) \
-			seconds = (ms) / 1e3 * (strcmp(faster, #name) ? 1 : left); \
-		work(seconds); \
-		asm volatile(""); \
-	}
 
 static void receive(int from)
 {
@@ -162,25 +131,16 @@ static void even(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} kinds[] = {{"ping_pong", ping_pong}, {"ring", ring}, {"meeting", meeting}, {"sums", sums},
-		     {"chain", chain}, {"halo", halo}, {"balance", balance},
-		     {"even", even}};
+	static const struct kind kinds[] = {{"ping_pong", ping_pong}, {"ring", ring}, {"meeting", meeting},
+					    {"sums", sums}, {"chain", chain}, {"halo", halo}, {"balance", balance},
+					    {"even", even}, {0}};
 
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
-	if (argc > 3) {
-		faster = argv[2];
-		left = 1 - atof(argv[3]);
-	}
 	MPI_Barrier(MPI_COMM_WORLD);
 	double begin = now(CLOCK_MONOTONIC);
-	for (unsigned i = 0; argc > 1 && i < sizeof(kinds) / sizeof(*kinds); i++)
-		if (!strcmp(argv[1], kinds[i].name))
-			kinds[i].run();
+	run_kind(kinds, argc, argv);
 	MPI_Barrier(MPI_COMM_WORLD);
 	double seconds = now(CLOCK_MONOTONIC) - begin;
 	MPI_Finalize();

@@ -4,46 +4,15 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-static const char *faster = "";
-static double left = 1;
-static volatile double sink;
+#include "work.h"
+
 static volatile int is_done;
 static sem_t full[2];
 static int ends[2][2];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_barrier_t barrier;
-
-static double now(clockid_t clock)
-{
-	struct timespec time;
-
-	clock_gettime(clock, &time);
-	return time.tv_sec + 1e-9 * time.tv_nsec;
-}
-
-static inline __attribute__((always_inline)) void work(double seconds)
-{
-	double end = now(CLOCK_THREAD_CPUTIME_ID) + seconds;
-
-	while (now(CLOCK_THREAD_CPUTIME_ID) < end)
-		for (int i = 0; i < 2000; i++)
-			sink += i;
-}
-
-#define WORKS(name, ms) \
-	static __attribute__((noinline, noclone)) void name(void) \
-	{ \
-		static double seconds; \
-		if (!seconds) \
-			seconds = (ms) / 1e3 * (strcmp(faster, #name) ? 1 : left); \
-		work(seconds); \
-		asm volatile(""); \
-	}
 
 /* serial: two of three parts are on the path: the thread that is waited for stays until off_path is done. */
 WORKS(first, 250)
@@ -196,20 +165,11 @@ static void meeting(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} kinds[] = {{"serial", serial}, {"ping_pong", ping_pong}, {"pipeline", pipeline}, {"lock", lock},
-		     {"meeting", meeting}};
+	static const struct kind kinds[] = {{"serial", serial}, {"ping_pong", ping_pong}, {"pipeline", pipeline},
+					    {"lock", lock}, {"meeting", meeting}, {0}};
 	double begin = now(CLOCK_MONOTONIC);
 
-	if (argc > 3) {
-		faster = argv[2];
-		left = 1 - atof(argv[3]);
-	}
-	for (unsigned i = 0; argc > 1 && i < sizeof(kinds) / sizeof(*kinds); i++)
-		if (!strcmp(argv[1], kinds[i].name))
-			kinds[i].run();
+	run_kind(kinds, argc, argv);
 	printf("%.6f\n", now(CLOCK_MONOTONIC) - begin);
 	return 0;
 }
