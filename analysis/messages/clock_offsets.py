@@ -93,10 +93,10 @@ def estimate(
 def _bounds(
     operations: Operations, messages: Messages, collectives: Collectives, host_of_rank: I64
 ) -> _Bounds:
-    ended = messages.receives.ended[messages.receive]
-    known = (ended >= 0) & ~messages.guessed
+    awaits = messages.receives.awaits[messages.receive]
+    known = (awaits >= 0) & ~messages.guessed
     send = messages.sends.operation[messages.send[known]]
-    receive = ended[known]
+    receive = awaits[known]
     begin, end = _extremes(operations, collectives)
     sent = np.concatenate([send, begin])
     finished = np.concatenate([receive, end])

@@ -35,7 +35,8 @@ from hpcd.model.mpi_functions import COLLECTIVES, Role
 
 _CARRYING = (
     Role.SEND, Role.RECEIVE, Role.RECEIVE_POST, Role.SEND_INIT, Role.RECEIVE_INIT, Role.START,
-    Role.COMPLETE, Role.COMPLETE_MANY, Role.COMPLETE_SOME, *COLLECTIVES,
+    Role.MATCHED, Role.MATCHED_RECEIVE, Role.COMPLETE, Role.COMPLETE_MANY, Role.COMPLETE_SOME,
+    *COLLECTIVES,
 )  # fmt: skip
 
 

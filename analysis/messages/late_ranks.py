@@ -112,7 +112,7 @@ class LateRanks:
 
     def _ends(self, ends: Endpoints, at: I64, *, gives: bool) -> RankCalls:
         given = np.full(len(at), gives)
-        return self._calls(ends.operation[at], ends.ended[at], ends.size[at], given, ~given)
+        return self._calls(ends.operation[at], ends.awaits[at], ends.size[at], given, ~given)
 
     def _calls(self, at: I64, ended: I64, label: I64, gives: Mask, takes: Mask) -> RankCalls:
         """The operations ``at``, of one rank at least."""

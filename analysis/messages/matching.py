@@ -26,16 +26,19 @@ from hpcd.model.mpi_records import MISSING
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Sends, or receives, of messages; by rank and the order in which they were posted.
+    """Sends, or receives, of messages; by rank and the order in which they were posted, those
+    of messages that a probe took in its place.
 
     All ``int64[n]``: ``operation`` by which it was posted; ``ended`` the operation that ended it
-    (itself where it blocks, NONE where none is known); ``number`` of the communicator; ``rank``
-    of its own and ``peer`` of the other side in the job; ``tag``; ``size`` in bytes. Negative where
-    not known.
+    (itself where it blocks, NONE where none is known); ``awaits`` the first that could not end
+    before the other side had begun: the same, or the probe; ``number`` of the communicator;
+    ``rank`` of its own and ``peer`` of the other side in the job; ``tag``; ``size`` in bytes.
+    Negative where not known.
     """
 
     operation: I64
     ended: I64
+    awaits: I64
     number: I64
     rank: I64
     peer: I64
@@ -78,22 +81,25 @@ def endpoints(
     operations: Operations, requests: Requests, communicators: Communicators
 ) -> tuple[Endpoints, Endpoints]:
     """Sends and receives, without those to or from no process."""
-    posts = operations.are(Role.SEND, Role.RECEIVE, Role.RECEIVE_POST, Role.START)
+    posts = operations.are(Role.SEND, Role.RECEIVE, Role.RECEIVE_POST, Role.START, Role.MATCHED)
     at = np.flatnonzero(posts)
     at = at[requests.parameters[at] != NONE]
     source = requests.parameters[at]
     role = operations.role[source]
     sends = np.isin(role, (Role.SEND, Role.SEND_INIT))
-    blocking = (operations.named("request")[at] == MISSING) & np.isin(
-        role, (Role.SEND, Role.RECEIVE)
+    received = requests.received_by[at]
+    posted = np.where(received != NONE, received, at)
+    blocking = (operations.named("request")[posted] == MISSING) & np.isin(
+        operations.role[posted], (Role.SEND, Role.RECEIVE, Role.MATCHED_RECEIVE)
     )
-    ended = np.where(blocking, at, requests.ended_by[at])
+    ended = np.where(blocking, posted, requests.ended_by[posted])
     real = operations.named("peer")[source] != operations.flavour.proc_null
-    at, source, ended, sends = at[real], source[real], ended[real], sends[real]
+    at, source, posted, ended, sends = (one[real] for one in (at, source, posted, ended, sends))
+    receives = ~sends
     args = operations, communicators
     return (
         _sends(*args, at[sends], source[sends], ended[sends]),
-        _receives(*args, at[~sends], source[~sends], ended[~sends]),
+        _receives(*args, at[receives], source[receives], posted[receives], ended[receives]),
     )
 
 
@@ -103,7 +109,7 @@ def _sends(
     number = communicators.number[source]
     size = operations.payload[source]
     return Endpoints(
-        operation=at, ended=ended, number=number, rank=operations.rank[at],
+        operation=at, ended=ended, awaits=ended, number=number, rank=operations.rank[at],
         peer=communicators.job_rank(
             number, operations.named("peer")[source], operations.rank[at]
         ),
@@ -113,9 +119,12 @@ def _sends(
 
 
 def _receives(
-    operations: Operations, communicators: Communicators, at: I64, source: I64, ended: I64
-) -> Endpoints:
-    """Receives, with what the status of the operation that ended each says."""
+    operations: Operations, communicators: Communicators, at: I64, source: I64, posted: I64,
+    ended: I64,
+) -> Endpoints:  # fmt: skip
+    """Receives, with what the status of the operation that ended each says, or that of the
+    probe."""
+    probed = operations.role[at] == Role.MATCHED
     flavour = operations.flavour
     number = communicators.number[source]
     place, tag = operations.named("peer")[source], operations.named("tag")[source]
@@ -123,7 +132,9 @@ def _receives(
 
     def said(name: str) -> I64:
         column = operations.status_bytes if name == "bytes" else operations.named(f"status_{name}")
-        return np.where(ended != NONE, column[status], MISSING)
+        value = np.where(ended != NONE, column[status], MISSING)
+        of_probe = column[at if name == "bytes" else source]
+        return np.where(probed & (value == MISSING), of_probe, value)
 
     actual, actual_tag, size = said("source"), said("tag"), said("bytes")
     size = np.where(size == MISSING, operations.named("bytes")[source], size)
@@ -132,7 +143,8 @@ def _receives(
     named = communicators.job_rank(number, place, operations.rank[at])
     peer = np.where(place == flavour.any_source, UNKNOWN, named)
     return Endpoints(
-        operation=at, ended=ended, number=number, rank=operations.rank[at], peer=peer,
+        operation=posted, ended=ended, awaits=np.where(probed, source, ended), number=number,
+        rank=operations.rank[at], peer=peer,
         tag=np.where(tag == flavour.any_tag, UNKNOWN, tag),
         size=np.where(size == MISSING, -1, size), weight=operations.weight[at],
     )  # fmt: skip
@@ -213,6 +225,45 @@ def _guess(
                 chosen_receives.append(at)
                 break
     return np.array(chosen_sends, np.int64), np.array(chosen_receives, np.int64)
+
+
+def probed_messages(
+    operations: Operations, communicators: Communicators, messages: Messages
+) -> tuple[I64, I64]:
+    """Probes that took no message, and the send of that which each found: ``int64[p]`` twice.
+
+    It is the message from the same sender with the same tag that the rank receives next. Where the
+    probe does not say these, or nothing is received, it is not known.
+    """
+    leaving = operations.are(Role.PROBE) & (operations.named("flag") != 0)
+    leaving[operations.call[operations.are(Role.MATCHED)]] = False
+    at = np.flatnonzero(leaving & (communicators.number != UNKNOWN))
+    place, tag = (
+        np.where(asked == wildcard, operations.named(f"status_{said}")[at], asked)
+        for said, asked, wildcard in (
+            ("source", operations.named("peer")[at], operations.flavour.any_source),
+            ("tag", operations.named("tag")[at], operations.flavour.any_tag),
+        )
+    )
+    peer = communicators.job_rank(communicators.number[at], place, operations.rank[at])
+    known = (place >= 0) & (peer >= 0) & (tag >= 0)
+    at, peer, tag = at[known], peer[known], tag[known]
+    sends, receives, sent, got = messages.sends, messages.receives, messages.send, messages.receive
+    first = receives.operation[got]
+    first = np.minimum(first, np.where(receives.awaits[got] >= 0, receives.awaits[got], first))
+    group, _ = groups_of(*np.concatenate([
+        np.stack([sends.number[sent], sends.rank[sent], receives.rank[got], sends.tag[sent]], 1),
+        np.stack([communicators.number[at], peer, operations.rank[at], tag], 1),
+    ]).T)  # fmt: skip
+    spread = len(operations) + 1
+    key = group[: len(sent)] * spread + first
+    order = np.argsort(key, kind="stable")
+    following = np.searchsorted(key[order], group[len(sent) :] * spread + at)
+    inside = following < len(order)
+    message = order[np.minimum(following, len(order) - 1)[inside]]
+    at, of_probe = at[inside], group[len(sent) :][inside]
+    same = group[message] == of_probe
+    return at[same], sent[message[same]]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Requests: which operation began each, and which ended it.
+"""Requests: which operation began each, and which ended it; and which receives what a probe took.
 
 A request's handle is used again, and MPICH returns the same one for all sends that are done at
 once. So beginnings and ends of one handle are paired as parentheses are. O(n · log n).
@@ -22,15 +22,17 @@ _INITS = (Role.SEND_INIT, Role.RECEIVE_INIT)
 
 @dataclass(frozen=True)
 class Requests:
-    """Both ``int64[n]`` by operation, ``NONE`` where there is none.
+    """All ``int64[n]`` by operation, ``NONE`` where there is none.
 
     ``parameters``: of a message, the operation that has its peer, tag and communicator: itself, or
     of a started persistent request that which made it. ``ended_by``: the operation that ended the
-    request it began.
+    request it began. ``received_by``: of a message that a probe took, the operation that receives
+    it.
     """
 
     parameters: I64
     ended_by: I64
+    received_by: I64
 
 
 def pair(operations: Operations) -> Requests:
@@ -48,7 +50,17 @@ def pair(operations: Operations) -> Requests:
     parameters[starts] = _last_before(
         operations, request, np.flatnonzero(operations.are(*_INITS)), starts
     )
-    return Requests(parameters, ended_by)
+    message = operations.named("message")
+    successful = (operations.named("flag")[operations.call] != 0) & (message != MISSING)
+    taken, received = _parentheses(
+        operations, message, np.flatnonzero(operations.are(Role.MATCHED) & successful),
+        np.flatnonzero(operations.are(Role.MATCHED_RECEIVE) & (message != MISSING)),
+    )  # fmt: skip
+    received_by = np.full(count, NONE, np.int64)
+    received_by[taken] = received
+    matched = np.flatnonzero(operations.are(Role.MATCHED))
+    parameters[matched] = np.where(successful[matched], operations.call[matched], NONE)
+    return Requests(parameters, ended_by, received_by)
 
 
 def _ends(operations: Operations, request: I64) -> Mask:

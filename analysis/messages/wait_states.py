@@ -2,7 +2,8 @@
 
 The names are Scalasca's. Of each call the longest wait counts, never more than the call took:
 
-- late sender: a receive, or the end of its request, is waited for before the send has begun;
+- late sender: a receive, or the end of its request, is waited for before the send has begun, or
+  its message is probed for;
 - late receiver: a send, or the end of its request, is waited for before the receive is posted;
 - wait at N x N: a collective operation of all with all, before the last rank has entered it; wait
   at barrier likewise;
@@ -30,7 +31,7 @@ import numpy as np
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.messages.communicators import Communicators
 from hpcd.analysis.messages.grouping import groups_of
-from hpcd.analysis.messages.matching import Collectives, Messages
+from hpcd.analysis.messages.matching import Collectives, Messages, probed_messages
 from hpcd.analysis.messages.operations import Operations
 from hpcd.array_types import F64, I64, Mask
 from hpcd.distinct import begins_run
@@ -112,9 +113,11 @@ def dependencies(
 ) -> Dependencies:
     """Return those of matched messages and complete collectives. O(n · log n)."""
     sends, receives = messages.sends, messages.receives
-    received, sent = receives.ended[messages.receive], sends.ended[messages.send]
+    received, sent = receives.awaits[messages.receive], sends.awaits[messages.send]
+    probes, probed = probed_messages(operations, communicators, messages)
     parts = [
         _of_messages(WaitKind.LATE_SENDER, received, sends.operation[messages.send]),
+        _of_messages(WaitKind.LATE_SENDER, probes, sends.operation[probed]),
         _of_messages(WaitKind.LATE_RECEIVER, sent, receives.operation[messages.receive]),
         *_of_collectives(operations, collectives, communicators),
     ]

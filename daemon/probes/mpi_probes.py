@@ -14,7 +14,7 @@ from hpcd.model.mpi_records import FLAVOURS, Flavour, Record, Value, ValueSource
 # programs that poll for ranks and sizes have been answered.
 _EXPENDABLE = (
     Role.COMPLETE, Role.COMPLETE_MANY, Role.COMPLETE_SOME, Role.OTHER, Role.OWN_RANK,
-    Role.OWN_SIZE, Role.DATATYPE_SIZE,
+    Role.OWN_SIZE, Role.DATATYPE_SIZE, Role.PROBE,
 )  # fmt: skip
 # The value of a test's output when nothing had ended, or no message was there.
 _NOTHING = {"flag": "flag", "outcount": "ended"}
@@ -44,7 +44,7 @@ def _probe(function: Function, flavour: Flavour, library: str) -> ProbeSpec:
         optional=True,
         second=second,
         poll=_poll(function),
-        expendable=first.role in _EXPENDABLE,
+        expendable=first.role in _EXPENDABLE and Role.MATCHED not in function.roles,
     )
 
 

@@ -73,6 +73,12 @@ class Role(IntEnum):
     FENCE = 33
     DATATYPE = 40
     DATATYPE_SIZE = 41
+    PROBE = 42
+    """There is a message to receive, unless ``flag`` is 0."""
+    MATCHED = 43
+    """That message, which is received by the call that names it, and by no other."""
+    MATCHED_RECEIVE = 44
+    """Such a message has been received; where there is a request, when that has ended."""
 
 
 CREATIONS: Final = (
@@ -194,7 +200,16 @@ _OTHERS: Final[tuple[tuple[tuple[Role, ...], tuple[str, ...]], ...]] = (
     ((Role.DATATYPE_SIZE,), ("Type_size(type, size)",)),
     ((Role.OTHER,), (
         "Init(argc, argv)", "Init_thread(argc, argv, required, provided)", "Finalize()",
+    )),
+    ((Role.PROBE,), (
         "Probe(source, tag, comm, status)", "Iprobe(source, tag, comm, flag, status)",
+    )),
+    ((Role.PROBE, Role.MATCHED), (
+        "Mprobe(source, tag, comm, message, status)",
+        "Improbe(source, tag, comm, flag, message, status)",
+    )),
+    ((Role.MATCHED_RECEIVE,), (
+        "Mrecv(rbuf, count, type, taken, status)", "Imrecv(rbuf, count, type, taken, request)",
     )),
 )  # fmt: skip
 

@@ -172,6 +172,11 @@ VALUES: Final[dict[Role, tuple[str, ...]]] = {
     Role.FENCE: ("window",),
     Role.DATATYPE: ("old_datatype", "new_datatype", "blocks", "block_length"),
     Role.DATATYPE_SIZE: ("datatype", "size"),
+    Role.PROBE: ("communicator", "peer", "tag", "flag", "status_source", "status_tag"),
+    Role.MATCHED: ("message", "status_bytes"),
+    Role.MATCHED_RECEIVE: (
+        "message", "request", "status_source", "status_tag", "status_bytes",
+    ),
 }  # fmt: skip
 """The values of each role's record, in order. A value that the function has no argument for is
 :data:`MISSING`; a name ending in a digit is two integers of an array from that index on."""
@@ -182,6 +187,7 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "communicator": ("comm", "freed"), "new_communicator": ("newcomm",), "window": ("win",),
     "new_window": ("newwin",), "root": ("root",),
     "request": ("request", "started", "ended", "requests"), "requests": ("count",),
+    "message": ("message", "taken"),
     "position": ("count",), "index": ("index",), "ended": ("outcount",), "positions": ("indices",),
     "local_leader": ("local_leader",), "peer_communicator": ("peer_comm",),
     "remote_leader": ("remote_leader",), "high": ("high",),
@@ -200,7 +206,7 @@ _RECEIVED: Final = {"peer": ("source",), "tag": ("tag", "rtag")}
 _SCATTERED: Final = {"count": ("count", "rcount"), "datatype": ("type", "rtype")}
 _HANDLES: Final = frozenset(
     {"communicator", "new_communicator", "peer_communicator", "window", "new_window", "request",
-     "old_datatype", "new_datatype", "datatype"}
+     "old_datatype", "new_datatype", "datatype", "message"}
 )  # fmt: skip
 # Read on return, where the argument points.
 _RESULTS: Final = frozenset(
@@ -215,9 +221,10 @@ _RESULTS: Final = frozenset(
         "index",
         "outcount",
         "indices",
+        "message",
     }
 )
-_ENTRIES: Final = frozenset({"freed", "started", "ended", "requests"})
+_ENTRIES: Final = frozenset({"freed", "started", "ended", "requests", "taken"})
 
 
 def records(function: Function, flavour: Flavour) -> tuple[Record, ...]:

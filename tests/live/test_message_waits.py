@@ -23,6 +23,7 @@ _NEAR = 0.02
 # load; elsewhere the last one is late, unless others lose their CPUs for longer.
 _TURNS = {
     "ping_pong": (2, {"asks": 0.1, "answers": 0.4}),
+    "probed": (2, {"asks": 0.1, "answers": 0.4}),
     "ring": (4, {"passes": 0.15, "keeps": 0.25}),
 }
 _LATE = {
@@ -78,17 +79,24 @@ def test_ranks_that_take_turns_are_all_on_the_path(
         assert gain[name]["seconds"] == pytest.approx(0.3 * expected, abs=_NEAR)
 
 
-def test_ranks_in_python_take_turns(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("messages", "call"), [("bytes", "MPI_Recv"), ("objects", "MPI_Mprobe")])
+def test_ranks_in_python_take_turns(messages: str, call: str, tmp_path: Path) -> None:
     program = ROOT / "tests/programs/python_ranks.py"
-    record(
-        tmp_path / "m", [*LAUNCH["openmpi"], "-n", 2, sys.executable, program], "--mpi"
-    )  # fmt: skip
+    launched = [*LAUNCH["openmpi"], "-n", 2, sys.executable, program, messages]
+    record(tmp_path / "m", launched, "--mpi")
     hpcd("merge", "-o", tmp_path / "db", tmp_path / "m")
     planted = {"asks": 0.1, "answers": 0.4}
     seconds, gain = on_path(tmp_path / "db", {*planted}), gains(tmp_path / "db", *planted)
     for name, expected in planted.items():
         assert seconds[name] == pytest.approx(expected, abs=_NEAR)
         assert gain[name]["seconds"] == pytest.approx(0.3 * expected, abs=_NEAR)
+    report = json.loads(hpcd("report", "--waits-for", "--json", tmp_path / "db").stdout)
+    paths = [path for path in report["paths"] if call in path["path"]]
+    ended = [one for path in paths for one in path["ended_by"] if one["kind"] == "message"]
+    assert sum(one["seconds"] for one in ended) >= 0.9 * sum(path["seconds"] for path in paths)
+    for name, expected in planted.items():
+        roots = [one for path in paths for one in path["roots"] if name in one["path"]]
+        assert sum(one["seconds"] for one in roots) >= expected - _NEAR
 
 
 def test_perfect_balance_is_a_candidate_of_ranks_that_meet(

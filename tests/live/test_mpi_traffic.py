@@ -20,7 +20,9 @@ from hpcd.__main__ import main
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.database_calls import communication as of_database
+from hpcd.analysis.messages.matching import probed_messages
 from hpcd.analysis.messages.wait_states import WaitKind
+from hpcd.array_types import I64
 from tests.support.imported import imported
 from tests.support.mpi_truth import LAUNCH, Truth, build, database, members_of, run, vector_truth
 from tests.support.otf2_calls import ArchivedCalls, read_otf2_calls
@@ -32,12 +34,15 @@ TRAFFIC = (
     "subcommunicators",
     "two_groups",
     "wildcards",
+    "probed",
     "persistent",
 )
 # Non-blocking and persistent requests, communicators of some ranks and between groups.
 ARCHIVED = ("halo", "all_to_all", "subcommunicators", "two_groups", "persistent")
 PLANTED = {
     "late_sender": WaitKind.LATE_SENDER,
+    "late_probed": WaitKind.LATE_SENDER,
+    "late_matched": WaitKind.LATE_RECEIVER,
     "late_receiver": WaitKind.LATE_RECEIVER,
     "late_broadcast": WaitKind.LATE_BROADCAST,
     "wait_at_nxn": WaitKind.WAIT_AT_NXN,
@@ -158,6 +163,26 @@ def waits_of(traffic: Communication) -> Counter[tuple[int, ...]]:
     return Counter(zip(*(column.tolist() for column in columns), strict=True))
 
 
+def test_probed_messages_are_those_received(traced: Traced) -> None:
+    """Each has a size of its own; the second of two that were taken is received first."""
+    traffic = communication(traced("probed", 3))
+    messages, operations = traffic.messages, traffic.recorded
+    sent, received = messages.sends.size[messages.send], messages.receives.size[messages.receive]
+    assert (sent == received)[received >= 0].all() and len(messages) == 2 * 20 * 6
+    named = [one.name for one in operations.calls.functions]
+    probes, probed = probed_messages(operations, traffic.communicators, messages)
+
+    def functions(at: I64) -> Counter[str]:
+        return Counter(named[one] for one in operations.function[at].tolist())
+
+    of_probe = functions(probes)
+    assert of_probe["MPI_Probe"] == 40 and of_probe["MPI_Iprobe"] >= 40
+    by_tag = messages.sends.tag[probed]
+    assert set(by_tag[operations.function[probes] == named.index("MPI_Probe")].tolist()) == {0}
+    by_call = {"MPI_Recv": 80, "MPI_Mrecv": 120, "MPI_Imrecv": 40}
+    assert functions(messages.receives.operation) == by_call
+
+
 def test_a_count_for_each_rank(traced: Traced) -> None:
     traffic = communication(traced("vectors", 5))
     flow = traffic.collective_flow
@@ -202,7 +227,7 @@ def test_planted_waits(traced: Traced, name: str) -> None:
         assert len(claimed) > 5
         assert np.abs(claimed[:, None] - seconds).min(axis=1).max() < 1e-6
         # Rank 0 may have waited for the message with the times, too.
-        assert len(seconds) <= len(claimed) + (name == "late_sender")
+        assert len(seconds) <= len(claimed) + (name in ("late_sender", "late_probed"))
         assert set(operations.rank[waits.delayer[long]].tolist()) == {1}
 
 
@@ -234,7 +259,9 @@ def meetings_of(traffic: Communication) -> set[tuple[tuple[int, int], ...]]:
     }
 
 
-@pytest.mark.parametrize("name", ("ring", "all_to_all", "wildcards", "late_sender", "wait_at_nxn"))
+@pytest.mark.parametrize(
+    "name", ("ring", "all_to_all", "wildcards", "late_sender", "late_probed", "wait_at_nxn")
+)
 def test_what_a_late_attach_matches_is_true(traced: Traced, name: str) -> None:
     """Record each rank from another moment on, with and without the end: no message is matched
     wrongly, and most are matched where receivers keep up with senders."""

@@ -70,7 +70,7 @@ def matrix_is_true(traffic: Communication, truth: Truth) -> None:
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str, ranks: int) -> None:
     """Parts of one run, so that handles of communicators and requests are used again."""
-    names = ("halo", "subcommunicators", "two_groups", "wildcards", "persistent")
+    names = ("halo", "subcommunicators", "two_groups", "wildcards", "probed", "persistent")
     truth, path = recorded(built, tmp_path, flavour, names, ranks)
     with hpcd.analysis.open(path) as db:
         traffic = communication(db)

@@ -36,6 +36,35 @@ static void ping_pong(void)
 	}
 }
 
+/* probed: the same by messages that are probed for first. */
+static void receive_probed(int from, int taken)
+{
+	MPI_Message message;
+
+	if (taken) {
+		MPI_Mprobe(from, 0, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+		MPI_Mrecv(&token, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
+	} else {
+		MPI_Probe(from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		receive(from);
+	}
+}
+
+static void probed(void)
+{
+	for (int i = 0; i < 20; i++) {
+		if (rank == 0) {
+			asks();
+			send(1);
+			receive_probed(1, i % 2);
+		} else if (rank == 1) {
+			receive_probed(0, i % 2);
+			answers();
+			send(0);
+		}
+	}
+}
+
 /* ring: a token goes round; the last rank keeps it longest. */
 WORKS(passes, 5)
 WORKS(keeps, 25)
@@ -131,8 +160,8 @@ static void even(void)
 
 int main(int argc, char **argv)
 {
-	static const struct kind kinds[] = {{"ping_pong", ping_pong}, {"ring", ring}, {"meeting", meeting},
-					    {"sums", sums}, {"chain", chain}, {"halo", halo}, {"balance", balance},
+	static const struct kind kinds[] = {{"ping_pong", ping_pong}, {"probed", probed}, {"ring", ring},
+					    {"meeting", meeting}, {"sums", sums}, {"chain", chain}, {"halo", halo}, {"balance", balance},
 					    {"even", even}, {0}};
 
 	MPI_Init(&argc, &argv);

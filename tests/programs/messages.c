@@ -241,6 +241,45 @@ static void wildcards(void)
 		MPI_Waitall(80, requests, MPI_STATUSES_IGNORE);
 }
 
+/* Messages that are asked for before they are received, by each call that asks. */
+static void probed(void)
+{
+	MPI_Status status;
+	MPI_Message message, second;
+	MPI_Request request;
+	int flag;
+	for (int round = 0; round < ROUNDS; round++) {
+		if (rank) {
+			for (int tag = 0; tag < 5; tag++)
+				MPI_Send(out, rank * 10 + tag, MPI_BYTE, 0, tag, MPI_COMM_WORLD);
+			MPI_Send(out, rank * 10 + 5, MPI_BYTE, 0, 4, MPI_COMM_WORLD);
+			continue;
+		}
+		for (int peer = 1; peer < size; peer++) {
+			MPI_Probe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &status);
+			MPI_Recv(in, 1000, MPI_BYTE, status.MPI_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			MPI_Mprobe(MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &message, &status);
+			MPI_Mrecv(in, 1000, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+			do {
+				MPI_Improbe(peer, 2, MPI_COMM_WORLD, &flag, &message, MPI_STATUS_IGNORE);
+				sched_yield();
+			} while (!flag);
+			MPI_Imrecv(in, 1000, MPI_BYTE, &message, &request);
+			MPI_Wait(&request, &status);
+			do {
+				MPI_Iprobe(peer, 3, MPI_COMM_WORLD, &flag, &status);
+				sched_yield();
+			} while (!flag);
+			MPI_Recv(in, 1000, MPI_BYTE, peer, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			/* The later message is received first. */
+			MPI_Mprobe(peer, 4, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+			MPI_Mprobe(peer, 4, MPI_COMM_WORLD, &second, MPI_STATUS_IGNORE);
+			MPI_Mrecv(in, 1000, MPI_BYTE, &second, &status);
+			MPI_Mrecv(in, 1000, MPI_BYTE, &message, &status);
+		}
+	}
+}
+
 static void persistent(void)
 {
 	MPI_Request requests[2];
@@ -397,6 +436,51 @@ static void late_sender(void)
 	say(began, 0, 1);
 }
 
+static void late_probed(void)
+{
+	double began[ROUNDS] = {0};
+	MPI_Message message;
+	for (int round = 0; round < ROUNDS; round++) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank == 1)
+			delay();
+		began[round] = now();
+		if (rank == 1)
+			MPI_Send(out, 10, MPI_INT, 0, 0, MPI_COMM_WORLD);
+		else if (rank == 0 && round % 2)
+			MPI_Probe(1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		else if (rank == 0)
+			MPI_Mprobe(1, 0, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+		began[round] = call_began(began[round]);
+		if (rank == 0 && round % 2)
+			MPI_Recv(in, 10, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		else if (rank == 0)
+			MPI_Mrecv(in, 10, MPI_INT, &message, MPI_STATUS_IGNORE);
+	}
+	say(began, 0, 1);
+}
+
+/* A message that is found at once, but received late: the sender waits for the latter. */
+static void late_matched(void)
+{
+	double began[ROUNDS] = {0};
+	MPI_Message message;
+	for (int round = 0; round < ROUNDS; round++) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank == 1) {
+			MPI_Mprobe(0, 0, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+			delay();
+		}
+		began[round] = now();
+		if (rank == 0)
+			MPI_Send(out, MOST, MPI_CHAR, 1, 0, MPI_COMM_WORLD);
+		else if (rank == 1)
+			MPI_Mrecv(in, MOST, MPI_CHAR, &message, MPI_STATUS_IGNORE);
+		began[round] = call_began(began[round]);
+	}
+	say(began, 0, 1);
+}
+
 static void late_receiver(void)
 {
 	double began[ROUNDS] = {0};
@@ -489,7 +573,8 @@ int main(int count, char **arguments)
 	} programs[] = {
 		{"ring", ring}, {"all_to_all", all_to_all}, {"halo", halo},
 		{"subcommunicators", subcommunicators}, {"two_groups", two_groups}, {"wildcards", wildcards},
-		{"persistent", persistent}, {"vectors", vectors}, {"polling", polling}, {"one_sided", one_sided}, {"late_sender", late_sender},
+		{"probed", probed}, {"persistent", persistent}, {"vectors", vectors}, {"polling", polling}, {"one_sided", one_sided}, {"late_sender", late_sender},
+		{"late_probed", late_probed}, {"late_matched", late_matched},
 		{"late_receiver", late_receiver}, {"late_broadcast", late_broadcast},
 		{"wait_at_nxn", wait_at_nxn}, {"early_reduce", early_reduce},
 		{"late_group", late_group}, {"awaited_sender", awaited_sender},

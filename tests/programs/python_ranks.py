@@ -1,5 +1,6 @@
-"""Two ranks take turns by messages; the second has more to do."""
+"""Two ranks take turns by messages of bytes, or of Python's objects; the second has more to do."""
 
+import sys
 import time
 
 from mpi4py import MPI
@@ -21,12 +22,22 @@ def answers():
 
 world = MPI.COMM_WORLD
 token = bytearray(8)
+
+
+def sends(to):
+    world.send(token, to) if "objects" in sys.argv else world.Send(token, to)
+
+
+def receives(source):
+    world.recv(source=source) if "objects" in sys.argv else world.Recv(token, source)
+
+
 for _ in range(20):
     if world.rank == 0:
         asks()
-        world.Send(token, 1)
-        world.Recv(token, 1)
+        sends(1)
+        receives(1)
     else:
-        world.Recv(token, 0)
+        receives(0)
         answers()
-        world.Send(token, 0)
+        sends(0)

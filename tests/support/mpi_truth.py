@@ -45,6 +45,7 @@ C_TYPES = {
     "dest": "int", "source": "int", "target": "int", "root": "int",
     "tag": "int", "stag": "int", "rtag": "int",
     "comm": "MPI_Comm", "newcomm": "MPI_Comm *", "freed": "MPI_Comm *", "group": "MPI_Group",
+    "message": "MPI_Message *", "taken": "MPI_Message *",
     "request": "MPI_Request *", "requests": "MPI_Request *", "started": "MPI_Request *",
     "ended": "MPI_Request *", "status": "MPI_Status *", "statuses": "MPI_Status *",
     "flag": "int *", "index": "int *", "outcount": "int *", "indices": "int *",

@@ -188,7 +188,7 @@ static __always_inline int probe_entry(struct user_registers *ctx, u32 index)
 	return ignored;
 }
 
-/* A poll returns: records it, and what it was entered with, unless it did nothing. */
+/* A poll returns: records it, and the array that it was entered with, and returns 1, unless it did nothing. */
 static __attribute__((noinline)) long end_poll(struct open_call *open, u32 slot, struct call_key *key,
 					       struct probed_function *function, u64 end)
 {
@@ -211,9 +211,9 @@ static __attribute__((noinline)) long end_poll(struct open_call *open, u32 slot,
 	open->call.duration = end - open->call.time;
 	send_call(&open->call, counted);
 	struct probed_function *second = second_record(function);
-	if (second)
+	if (second && second->flags & (PROBE_LIST | PROBE_PACKED_LIST))
 		list_kept_entries(open, key, second, counted);
-	return 0;
+	return 1;
 }
 
 static __always_inline void end_call(struct walk *w, u32 slot, u32 index, u32 tid, u64 sp, u64 end,
@@ -240,17 +240,16 @@ static __always_inline void end_call(struct walk *w, u32 slot, u32 index, u32 ti
 	__builtin_memcpy(w->words, open->call.value, sizeof open->call.value);
 	take_values(slot, index, index, 1);
 	__builtin_memcpy(open->call.value, w->words, sizeof open->call.value);
+	long done = 1;
 	if (function->poll) {
-		end_poll(open, slot, &key, function, end);
-		count_up(&count->returned);
+		done = end_poll(open, slot, &key, function, end);
 		map_delete(MAP(POLLED), &key);
-		map_delete(MAP(OPEN_CALLS), &key);
-		return;
+	} else {
+		open->call.duration = end - open->call.time;
+		if (!function->heap || hold_block(&open->call, count))
+			send_call(&open->call, counted);
 	}
-	open->call.duration = end - open->call.time;
-	if (!function->heap || hold_block(&open->call, count))
-		send_call(&open->call, counted);
-	struct probed_function *second = second_record(function);
+	struct probed_function *second = done ? second_record(function) : 0;
 	if (second && !(second->flags & (PROBE_LIST | PROBE_PACKED_LIST))) {
 		__builtin_memcpy(w->words, open->second, sizeof open->second);
 		take_values(slot, function->second - 1, index, 1);
