@@ -3,10 +3,10 @@
 // them, recorded calls as bars at the foot of their row, phases as bands at its head. Of many messages and
 // calls an even choice is drawn, which shows how close together they are.
 
-import { isAbort } from "../core/failure.js";
 import { formatBytes, formatCount, formatTime } from "../core/format.js";
 import { cssVariable } from "../widgets/canvas.js";
 import { textElement } from "../widgets/elements.js";
+import { Overlay } from "./overlay.js";
 
 /**
  * @typedef {{ top: number, bottom: number, middle: number }} Band
@@ -32,52 +32,34 @@ const TICK = 6; // px: height of a send or receive there
 const ROOMY = 40; // px: height of a row that has text and ticks beside each other
 const LOW_BAR = 2; // px: height of a call of many
 
-export class CallMarks {
+/** @extends {Overlay<CallMarksAnswer>} */
+export class CallMarks extends Overlay {
   /**
+   * @param {HTMLElement} element for the note on how many there are
    * @param {PageParts} page
-   * @param {HTMLElement} box for the note on how many there are
    * @param {() => void} redraw the picture
    */
-  constructor({ store, api, context }, box, redraw) {
-    this.store = store;
-    this.api = api;
-    this.context = context;
-    this.redraw = redraw;
-    /** @type {{ key: string, answer: CallMarksAnswer } | null} */
-    this.loaded = null;
+  constructor(element, page, redraw) {
+    super(element, page, redraw);
+    const { store } = page;
     this.note = textElement("button", "", "marks-note");
     this.note.hidden = true;
     this.note.addEventListener("click", () => store.set({ marks: this.hidden ? undefined : OFF }));
-    box.append(this.note);
-    this.end = store.subscribe(["marks"], () => { this.load(); this.redraw(); });
+    element.append(this.note);
+    this.ends = [store.subscribe(["marks"], () => { this.load(); this.redraw(); })];
   }
-
-  dispose() { this.end(); }
 
   get hidden() { return this.store.state.marks === OFF; }
 
-  // What is loaded, if it is of what is in view.
-  get answer() { return !this.hidden && this.loaded?.key === this.store.key() ? this.loaded.answer : null; }
+  get answer() { return this.hidden ? null : this.inView; }
 
   // The longest waits for other ranks, also where marks are hidden.
-  get waits() { return this.loaded?.key === this.store.key() ? this.loaded.answer.wait ?? [] : []; }
+  get waits() { return this.inView?.wait ?? []; }
 
-  // Requested after the picture, which does not wait for it.
   async load() {
-    const { store, context } = this;
-    this.note.hidden = !Object.keys(context.summary.recorded).length;
-    if (this.note.hidden) return;
-    const key = store.key();
-    if (this.hidden || this.loaded?.key === key) { this.show(); return; }
-    let answer;
-    try { answer = await this.api.callMarks(store.db, store.state); } catch (error) {
-      if (!isAbort(error)) context.fail(error);
-      return;
-    }
-    if (key !== store.key()) return;
-    this.loaded = { key, answer };
-    this.show();
-    this.redraw();
+    const { store, api } = this;
+    this.note.hidden = !Object.keys(this.context.summary.recorded).length;
+    if (!this.note.hidden && (this.hidden || await this.request(() => api.callMarks(store.db, store.state)))) this.show();
   }
 
   show() {

@@ -2,11 +2,11 @@
 // The critical path of what is in view: a line along the rows it is on, which passes to another row where a thread
 // woke the next; all else is dimmed. Beside the rows its shares, by what threads do on it and by call path.
 
-import { isAbort } from "../core/failure.js";
 import { formatCount, formatPercent, formatTime } from "../core/format.js";
 import { cssVariable } from "../widgets/canvas.js";
-import { part, textElement } from "../widgets/elements.js";
+import { textElement } from "../widgets/elements.js";
 import { drawArrow } from "./call_marks.js";
+import { Overlay } from "./overlay.js";
 import { causeEntry } from "./wait_card.js";
 
 /**
@@ -40,22 +40,18 @@ const COLOURS = {
 /** @param {string} kind */
 function colourOf(kind) { return COLOURS[kind] ?? "--path-other"; }
 
-export class CriticalPath {
+/** @extends {Overlay<CriticalPathAnswer>} */
+export class CriticalPath extends Overlay {
   /**
    * @param {HTMLElement} element
-   * @param {Shared} shared
-   * @param {() => number} columns of the trace view
+   * @param {PageParts} page
    * @param {() => void} redraw the picture
+   * @param {() => number} columns of the trace view
    */
-  constructor(element, { store, api, context }, columns, redraw) {
-    this.element = element;
-    this.store = store;
-    this.api = api;
-    this.context = context;
+  constructor(element, page, redraw, columns) {
+    super(element, page, redraw);
+    const { store } = page;
     this.columns = columns;
-    this.redraw = redraw;
-    /** @type {{ key: string, answer: CriticalPathAnswer } | null} */
-    this.loaded = null;
     for (const button of element.querySelectorAll("#critical-path [data-step]")) {
       if (button instanceof HTMLElement) button.addEventListener("click", () => this.go(Number(button.dataset.step)));
     }
@@ -65,30 +61,13 @@ export class CriticalPath {
     ];
   }
 
-  dispose() { this.ends.forEach((end) => end()); }
-
-  at(/** @type {string} */ id) { return part(this.element, id, HTMLElement); }
-
   get shown() { return Boolean(this.store.state.critical) && this.context.summary.waits; }
 
-  // What is loaded, if it is of what is in view.
-  get answer() { return this.shown && this.loaded?.key === this.store.key() ? this.loaded.answer : null; }
+  get answer() { return this.shown ? this.inView : null; }
 
-  // Requested after the picture, which does not wait for it.
   async load() {
-    const { store, context } = this;
-    const key = store.key();
-    if (this.shown && this.loaded?.key !== key) {
-      let answer;
-      try { answer = await this.api.criticalPath(store.db, store.state, this.columns()); } catch (error) {
-        if (!isAbort(error)) context.fail(error);
-        return;
-      }
-      if (key !== store.key()) return;
-      this.loaded = { key, answer };
-      this.redraw();
-    }
-    this.show();
+    const { store, api } = this;
+    if (!this.shown || await this.request(() => api.criticalPath(store.db, store.state, this.columns()))) this.show();
   }
 
   show() {

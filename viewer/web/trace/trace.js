@@ -84,9 +84,10 @@ class TracePane {
         drag: (rectangle) => context.select(rectangle), open: (position) => this.zoomToSelected(position) },
       marks: () => this.overlay,
     });
-    this.wait = new WaitCard(element, shared, () => this.trace.canvas.width, () => { this.trace.draw(); this.pinned.draw(); });
-    this.critical = new CriticalPath(element, shared, () => this.trace.canvas.width, () => { this.trace.draw(); this.pinned.draw(); });
-    this.marks = new CallMarks({ store, api, context }, this.lines, () => { this.trace.draw(); this.pinned.draw(); });
+    const redraw = () => { this.trace.draw(); this.pinned.draw(); };
+    this.wait = new WaitCard(element, shared, redraw, () => this.trace.canvas.width);
+    this.critical = new CriticalPath(element, shared, redraw, () => this.trace.canvas.width);
+    this.marks = new CallMarks(this.lines, shared, redraw);
     const curves = textElement("div", "", "curves");
     const pinned = textElement("div", "", "traceview pinned");
     this.lines.append(curves, pinned);

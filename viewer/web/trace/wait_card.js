@@ -6,9 +6,9 @@ import { cssOfPixel } from "../core/colour.js";
 import { isAbort } from "../core/failure.js";
 import { formatCount, formatPercent, formatTime } from "../core/format.js";
 import { cssVariable } from "../widgets/canvas.js";
-import { part, textElement } from "../widgets/elements.js";
+import { textElement } from "../widgets/elements.js";
 import { drawArrow } from "./call_marks.js";
-
+import { Overlay } from "./overlay.js";
 
 export const WAIT_HTML = `
   <section class="wait" id="wait" aria-label="Wait" hidden><h2 id="wait-of"></h2><p id="wait-when" class="soft"></p>
@@ -33,20 +33,18 @@ export function causeEntry({ tree, opened }, kind, text, node) {
   return entry;
 }
 
-export class WaitCard {
+/** @extends {Overlay<WaitAnswer>} with an answer about the crosshair, not about the time and lines in view */
+export class WaitCard extends Overlay {
   /**
    * @param {HTMLElement} element
-   * @param {Shared} shared
-   * @param {() => number} columns of the trace view
+   * @param {PageParts} page
    * @param {() => void} redraw the picture
+   * @param {() => number} columns of the trace view
    */
-  constructor(element, { store, api, context }, columns, redraw) {
-    this.element = element;
-    this.store = store;
-    this.api = api;
-    this.context = context;
+  constructor(element, page, redraw, columns) {
+    super(element, page, redraw);
+    const { store } = page;
     this.columns = columns;
-    this.redraw = redraw;
     this.requested = "";
     /** @type {WaitAnswer | null} */
     this.wait = null;
@@ -57,10 +55,6 @@ export class WaitCard {
     // Lines have other numbers in another revision.
     this.ends = [store.subscribe(["revision"], () => this.origins.clear()), store.subscribe(["partners"], () => this.show()), store.subscribe(["line", "time", "revision", "native"], () => this.load())];
   }
-
-  dispose() { this.ends.forEach((end) => end()); }
-
-  at(/** @type {string} */ id) { return part(this.element, id, HTMLElement); }
 
   /** @param {Pick<State, "line" | "time">} at */
   place({ line, time } = this.store.state) { return `${line}:${time}`; }
