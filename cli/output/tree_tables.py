@@ -40,10 +40,12 @@ class Row(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of figures: its heading, and a cell for each row."""
+    """A column of figures: its heading, and a cell for each row. ``always``: it is shown without
+    figures, as 0 is a rank."""
 
     head: str
     cells: Sequence[str]
+    always: bool = False
 
 
 def table_rows(
@@ -62,10 +64,10 @@ def table_rows(
     """
     shown = [
         column for column in columns
-        if column is columns[0] or not _NO_FIGURES.issuperset(column.cells)
+        if column is columns[0] or column.always or not _NO_FIGURES.issuperset(column.cells)
     ]  # fmt: skip
     rows = []
-    for head, cells in shown:
+    for head, cells, _ in shown:
         room = max(map(len, (head, *cells)))
         rows.append([f"{cell:>{room}} " for cell in (head, *cells)])
     heading, *figures = ("".join(cells) + " " for cells in zip(*rows, strict=True))

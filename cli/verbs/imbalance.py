@@ -145,7 +145,7 @@ def _context_rows(imbalance: Imbalance, share: float, width: int) -> Iterator[Ro
     columns = [
         Column("mean", costs(own.mean)),
         Column("max", costs(own.maximum)),
-        Column(imbalance.ranks.kind, [*map(str, own.most[nodes].tolist())]),
+        Column(imbalance.ranks.kind, [*map(str, own.most[nodes].tolist())], always=True),
         Column("max/mean", [f"{ratio:.2f}" for ratio in own.ratio[nodes].tolist()]),
         Column("imbalance", costs(own.imbalance)),
         Column("blame", times(imbalance.blame)),

@@ -11,6 +11,7 @@ def test_columns_are_as_wide_as_their_figures_and_those_without_any_are_left_out
         Column("calls", ["1,234,567", "8"]),
         Column("errors", ["0", "0"]),
         Column("B/s", ["-", ""]),
+        Column("rank", ["0", "0"], always=True),
     ]
     rooms: list[int] = []
 
@@ -23,10 +24,10 @@ def test_columns_are_as_wide_as_their_figures_and_those_without_any_are_left_out
         for row in table_rows(columns, "function", names, width=80, left_out=3)
     ]
     assert rows == [
-        "time     calls  function",
-        "   0 1,234,567  read",
-        "   0         8  write",
+        "time     calls rank  function",
+        "   0 1,234,567    0  read",
+        "   0         8    0  write",
         "(not shown: 3 more; --limit 0 for all)",
     ]
     list(table_rows(columns, "function", names, width=1))
-    assert rooms == [80 - len("time     calls  "), MIN_NAME]
+    assert rooms == [80 - len("time     calls rank  "), MIN_NAME]
