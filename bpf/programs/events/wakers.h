@@ -150,32 +150,16 @@ static __always_inline void serve_timers(u32 begun, u32 ended)
 		waking->serving = (waking->serving | begun) & ~ended;
 }
 
-SECTION("raw_tp/")
-int on_hrtimer(struct bpf_raw_tracepoint_args *ctx)
-{
-	serve_timers(SERVING_HRTIMER, 0);
-	return 0;
-}
-
-SECTION("raw_tp/")
-int on_hrtimer_end(struct bpf_raw_tracepoint_args *ctx)
-{
-	serve_timers(0, SERVING_HRTIMER);
-	return 0;
-}
-
-SECTION("raw_tp/")
-int on_timer(struct bpf_raw_tracepoint_args *ctx)
-{
-	serve_timers(SERVING_WHEEL, 0);
-	return 0;
-}
-
-SECTION("raw_tp/")
-int on_timer_end(struct bpf_raw_tracepoint_args *ctx)
-{
-	serve_timers(0, SERVING_WHEEL);
-	return 0;
-}
+#define SERVE_TIMERS(name, begun, ended)                 \
+	SECTION("raw_tp/")                               \
+	int name(struct bpf_raw_tracepoint_args *ctx)    \
+	{                                                \
+		serve_timers(begun, ended);              \
+		return 0;                                \
+	}
+SERVE_TIMERS(on_hrtimer, SERVING_HRTIMER, 0)
+SERVE_TIMERS(on_hrtimer_end, 0, SERVING_HRTIMER)
+SERVE_TIMERS(on_timer, SERVING_WHEEL, 0)
+SERVE_TIMERS(on_timer_end, 0, SERVING_WHEEL)
 
 #endif
