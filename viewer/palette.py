@@ -18,6 +18,7 @@ import numpy as np
 from hpcd.analysis.profile.filters import bare
 from hpcd.array_types import F64, U8
 from hpcd.errors import UsageError
+from hpcd.model.scope import KERNEL_ENDING
 from hpcd.viewer.patterns import compile_pattern
 
 RGB = U8
@@ -85,7 +86,7 @@ def colours(names: Sequence[str], patterns: Sequence[ColourPattern] = ()) -> RGB
     hue = np.where(part(32) < 0.5, hue, np.pi - hue)
     level = np.floor(part(16) * _LEVELS) / (_LEVELS - 1)
     lightness = _DARKEST + (_LIGHTEST - _DARKEST) * level
-    kernel = np.array([name.endswith(" [k]") for name in names], bool)
+    kernel = np.array([name.endswith(KERNEL_ENDING) for name in names], bool)
     rgb = _srgb(lightness, np.where(kernel, _MUTED, _CHROMA), hue)
     marker = np.array([name.startswith("[truncated") for name in names], bool)
     rgb[marker] = TRUNCATED

@@ -36,7 +36,7 @@ from hpcd.analysis.trace.states import (
 from hpcd.array_types import F64, I64, U8, U32, Mask
 from hpcd.model.cct import CCT, NO_NODE
 from hpcd.model.codes import State
-from hpcd.model.scope import ScopeKind
+from hpcd.model.scope import INLINED_ENDING, ScopeKind
 from hpcd.viewer.marks import BLOCKED, COMMUNICATION, INTERRUPT, SLEEPING, marks
 from hpcd.viewer.palette import DISTINCT
 from hpcd.viewer.state_nodes import (
@@ -76,7 +76,6 @@ ON_CPU = len(Use)
 """Added to the cause of a thread that waits on a CPU: some libraries poll for a while."""
 
 _FOR_OTHERS = (Use.LOCKS, Use.OTHERS, Use.OPENMP)
-_INLINED = " [inlined]"
 # A choice of colours in which one procedure has more of the CPU time than this tells too little.
 _ONE_COLOUR = 0.9
 # As many as viewer/palette.py has distinct colours for should have this share of it, too.
@@ -122,11 +121,11 @@ class PictureTree:
         # The root is no frame of a path, and its entity no other node's.
         plain[0] = NOT_SAMPLED
         self.names = with_places(db, plain)
-        self.bare_names = [name.removesuffix(_INLINED) for name in self.names]
+        self.bare_names = [name.removesuffix(INLINED_ENDING) for name in self.names]
         """Names of entities without what says that they are inlined."""
         self.short_names = short_names(self.names)
         """:attr:`names` as people read them; a legend of them has no two alike."""
-        self.plain_names = [name.removesuffix(_INLINED) for name in plain]
+        self.plain_names = [name.removesuffix(INLINED_ENDING) for name in plain]
         """These without the place of a Python function: an edit above it moves that."""
         self.marks: U8 = marks(plain)
         times = self._times(basis)

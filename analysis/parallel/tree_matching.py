@@ -39,6 +39,7 @@ from hpcd.array_types import I64, U32, U64, Mask
 from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
+from hpcd.model.scope import INLINED_ENDING, KERNEL_ENDING
 
 
 class MatchedFrame(NamedTuple):
@@ -61,7 +62,7 @@ class MatchedFrame(NamedTuple):
     @property
     def label(self) -> str:
         """The display name: kernel procedures end in ``[k]``, inlined ones in ``[inlined]``."""
-        ending = " [k]" if self.kernel else " [inlined]" if self.inlined else ""
+        ending = KERNEL_ENDING if self.kernel else INLINED_ENDING if self.inlined else ""
         return self.name + ending
 
     def as_json(self) -> dict[str, object]:

@@ -21,7 +21,7 @@ from hpcd.analysis.profile.nameless import module_rows, without_chains
 from hpcd.array_types import U8, U32, Mask
 from hpcd.masks import marked
 from hpcd.model.cct import CCT
-from hpcd.model.scope import ScopeKind
+from hpcd.model.scope import INLINED_ENDING, ScopeKind
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Entities:
         if kind == ScopeKind.PROCEDURE:
             return self.name[number]
         if kind == ScopeKind.INLINED:
-            return f"{self.name[number]} [inlined]"
+            return f"{self.name[number]}{INLINED_ENDING}"
         name = PurePath(self.file[number]).name
         where = f"{name}:{int(self.line[number])}" if name else self.name[number] or "unknown line"
         return f"loop at {where}" if kind == ScopeKind.LOOP else where

@@ -12,12 +12,10 @@ from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import I64
 from hpcd.model.cct import nearest_chosen
-from hpcd.model.scope import ScopeKind
+from hpcd.model.scope import INLINED_ENDING, ScopeKind
 
 CALLS_AND_LOOPS = (ScopeKind.INLINED, ScopeKind.LOOP)
 """The kinds of scopes that may become contexts: statements are too fine."""
-
-_INLINED = " [inlined]"
 
 _FILES_CODE = "<module>"
 
@@ -48,13 +46,13 @@ class ContextNames:
         library = have(role_table().of_labels(scopes.name), NameRole.HEADER)
         inlined = nearest_chosen(scopes.parent, (scopes.kind == ScopeKind.INLINED) & ~library)
         numbers: dict[str, int] = {}
-        names = [*own, *(f"{name}{_INLINED}" for name in scopes.name)]
+        names = [*own, *(f"{name}{INLINED_ENDING}" for name in scopes.name)]
         number = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
         inside = inlined[db.scope_of_node].astype(np.int64)
         self.label: I64 = number[np.where(inside > 0, len(own) + inside, db.procedure_of_node)]
         self.labels = list(numbers)
         self._of_procedure = number[: len(own)]
-        labels = [name.removesuffix(_INLINED) for name in self.labels]
+        labels = [name.removesuffix(INLINED_ENDING) for name in self.labels]
         self.library = have(role_table().of_labels(labels), NameRole.HEADER)
         """``bool[labels]``: names of a language's library, which is part of each program."""
 

@@ -18,11 +18,11 @@ from hpcd.analysis.roles.role import NameRole, OpenmpFunction, OpenmpRole
 from hpcd.analysis.symbols.bare_names import bare_name
 from hpcd.array_types import U32
 from hpcd.errors import UsageError
+from hpcd.model.scope import INLINED_ENDING, KERNEL_ENDING
 
 _BUILT_IN = Path(__file__).with_name("roles.toml")
 # Of the user's file; the built-in one has a seventh.
 _LARGEST = 1 << 16
-_KERNEL, _INLINED = " [k]", " [inlined]"
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class RoleTable:
     def of_labels(self, labels: Iterable[str]) -> U32:
         """``uint32[n]``: roles of procedures by their display names; kernel names end in
         ``[k]``, those of inlined ones in ``[inlined]``."""
-        labels = [label.removesuffix(_INLINED) for label in labels]
-        names = [(label, label.removesuffix(_KERNEL)) for label in labels]
+        labels = [label.removesuffix(INLINED_ENDING) for label in labels]
+        names = [(label, label.removesuffix(KERNEL_ENDING)) for label in labels]
         return np.array([self._of_name(name, name != label) for label, name in names], np.uint32)
 
     def of_module(self, path: str) -> NameRole:
