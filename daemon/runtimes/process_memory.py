@@ -1,4 +1,4 @@
-"""Memory of the processes whose runtimes are read: structures, names and lines of functions.
+"""Memory of processes: structures of their runtimes, names and lines of functions.
 
 It may hold anything, and is read by a process that can be left behind
 (:mod:`hpcd.daemon.access.target_reader`).

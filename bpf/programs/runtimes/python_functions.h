@@ -149,7 +149,7 @@ VERIFIED_ONCE int send_functions(u32 context)
 	return 0;
 }
 
-/* Of a path whose functions have been sent: user space reads those that were not. */
+/* Of a path after send_functions(): user space reads the functions that are left to it. */
 static __always_inline u64 python_urgency(struct walk *w)
 {
 	struct python_chain *chain = w->chained ? map_lookup(MAP(PYTHON_CHAINS), &w->context) : 0;
