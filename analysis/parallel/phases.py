@@ -40,12 +40,12 @@ from hpcd.errors import UsageError
 from hpcd.masks import marked
 from hpcd.model.cct import CCT
 
+# Share of a line's time that a callee must take to mark iterations.
 _LEAST_COST = 0.005
 # Phases below this share of the time are left out.
 _LEAST = 0.01
-"""Share of a line's time that a callee must take to mark iterations."""
+# Lines that are looked at for a pattern: on the slowest rank waits between calls are short.
 _REFERENCES = 8
-"""Lines that are looked at for a pattern: on the slowest rank waits between calls are short."""
 
 
 @dataclass(frozen=True)
