@@ -87,9 +87,7 @@ class KernelTargets:
         entry = self._maps.processes.lookup(struct.pack("<I", pid))
         return entry is not None and wire.Process.unpack(entry).excluded != 0
 
-    def set_space(
-        self, pid: int, space: Space | None, image: int = 0, *, unchanged: int = 0
-    ) -> bool:
+    def set_space(self, pid: int, space: Space | None, image: int, *, unchanged: int = 0) -> bool:
         """Replace the mappings of a target; False when it has ended. ``unchanged`` is the number of
         readings in a row that have found the space as it was."""
         if self._is_excluded(pid):

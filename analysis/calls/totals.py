@@ -143,7 +143,7 @@ class BytesMoved:
 
 
 def bytes_moved(
-    db: Database, t0: int, t1: int, lines: Sequence[int] | None = None, most: int | None = None
+    db: Database, t0: int, t1: int, lines: Sequence[int] | None, most: int | None
 ) -> BytesMoved:
     """Return the bytes that calls on files, begun in [t0, t1) on ``lines`` (None: all), moved; of
     more than ``most`` calls estimates from every k-th."""

@@ -217,7 +217,7 @@ class RecordedCalls:
         return marked(max(len(self.functions), 1), [function.id for function in functions])
 
     def spans(
-        self, lines: Iterable[int] | None = None, t0: int | None = None, t1: int | None = None
+        self, lines: Iterable[int] | None, t0: int | None = None, t1: int | None = None
     ) -> tuple[I64, I64, I64]:
         """Return the positions of the calls of ``lines`` that began in [t0, t1): of each line that
         has any its number, the first of them and the one after the last, ``int64[k]``. O(lines ·

@@ -261,7 +261,7 @@ class _PathNames:
     interpreters are folded (:mod:`hpcd.analysis.database.folding`) unless they are to be shown as
     ``native``."""
 
-    def __init__(self, measurement: Measurement, *, native: bool = False) -> None:
+    def __init__(self, measurement: Measurement, *, native: bool) -> None:
         self._measurement = measurement
         self._native = native
         self._frames = FrameLookup()

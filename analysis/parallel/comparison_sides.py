@@ -86,7 +86,7 @@ def whole_runs(databases: Sequence[Database], job: str | None = None) -> list[Si
     ]
 
 
-def ranks_or_all(db: Database, job: str | None = None) -> tuple[Ranks, bool]:
+def ranks_or_all(db: Database, job: str | None) -> tuple[Ranks, bool]:
     """Return the ranks of a database and True; if it has none, all its processes and False."""
     if job is not None or has_ranks(db):
         return find_ranks(db, job=job), True
@@ -143,9 +143,9 @@ def instances(
     db: Database,
     numbers: Sequence[int],
     *,
-    procedure: str | None = None,
-    inside: str | None = None,
-    job: str | None = None,
+    procedure: str | None,
+    inside: str | None,
+    job: str | None,
 ) -> list[Side]:
     """One side per iteration of ``numbers``, from 1; without: shortest, median and longest.
 
@@ -186,8 +186,8 @@ def choose_sides(
     kind: str,
     parts: Sequence[Any],
     *,
-    procedure: str | None = None,
-    inside: str | None = None,
+    procedure: str | None,
+    inside: str | None,
     job: str | None = None,
 ) -> list[Side]:
     """Return the sides of a comparison: whole runs where ``kind`` is empty, else ``parts`` of one

@@ -64,7 +64,7 @@ def interferers(
     db: Database,
     waited: float,
     lines: Mask,
-    nodes: Mask | None = None,
+    nodes: Mask | None,
     windows: Sequence[tuple[int, int]] = (),
 ) -> list[InterfererTime]:
     """Return the interferers while the trace ``lines`` ``bool[lines]`` waited for a CPU, ``waited``

@@ -238,8 +238,8 @@ def view_of_several(
     kind: str,
     *,
     more: Sequence[F64] = (),
-    share: float = 0.0,
-    depth: int | None = None,
+    share: float,
+    depth: int | None,
 ) -> View:
     """A view (of :data:`VIEWS`) of ``tree`` with costs of several runs.
 

@@ -23,7 +23,7 @@ class PathNames:
     interpreters are folded (:mod:`hpcd.analysis.database.folding`) unless they are to be shown as
     ``native``."""
 
-    def __init__(self, *, native: bool = False) -> None:
+    def __init__(self, *, native: bool) -> None:
         self._native = native
         self._images: dict[tuple[str, str], int | None] = {}
         self._frames = FrameLookup(self._namer)

@@ -90,7 +90,7 @@ class Lines:
 
     def __init__(
         self, columns: LineColumns, rows: QueryRows,
-        functions: Callable[[Sequence[int]], dict[int, str]] = lambda lines: {},
+        functions: Callable[[Sequence[int]], dict[int, str]],
     ) -> None:  # fmt: skip
         """``rows`` answers SQL queries to the database's tables; ``functions`` says what threads
         do, where that is known."""

@@ -99,7 +99,7 @@ def attach_multi(
     attach_type: int,
     path: str,
     places: Sequence[ProbedInstruction],
-    pid: int = 0,
+    pid: int,
     *,
     at_return: bool = False,
 ) -> list[int]:
@@ -131,7 +131,7 @@ def attach_multi(
 
 
 def attach_event(
-    program: int, path: str, place: ProbedInstruction, pid: int = 0, *, at_return: bool
+    program: int, path: str, place: ProbedInstruction, pid: int, *, at_return: bool
 ) -> list[int]:
     """Run ``program`` at one place and one end of the call, by a perf event; returns its descriptor
     and the link's. Raises what :func:`attach_multi` does."""

@@ -61,7 +61,7 @@ class ProbedFunctions:
         first: int,
         announce: Callable[[CalledFunction], None],
         problem: Callable[[str], None],
-        limit: int | None = None,
+        limit: int | None,
     ) -> None:
         """``limit`` is how many functions a user may have probed; None: it is root."""
         self._maps = maps

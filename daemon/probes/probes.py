@@ -42,8 +42,8 @@ class Probes:
         first_number: int,
         announce: Callable[[CalledFunction], None],
         *,
-        rights: ProbeRights | None = None,
-        share: float | None = None,
+        rights: ProbeRights | None,
+        share: float | None,
     ) -> None:
         """``share`` of the targets' CPU time is the probes' budget; None: unbounded. ``rights``
         are the requesting user's; None: root's."""

@@ -51,8 +51,8 @@ class WaitReasons:
         self,
         records: Iterable[TaskStack],
         spaces: AddressSpaces,
-        withheld: Collection[int] = (),
-        sees: Callable[[int], bool] | None = None,
+        withheld: Collection[int],
+        sees: Callable[[int], bool] | None,
     ) -> None:
         records = list(records)
         self._sees = sees or (lambda _: True)

@@ -27,9 +27,9 @@ class Attachment:
         targets: Targets,
         *,
         children: bool,
-        only_user: int | None = None,
-        only_groups: Collection[int] = (),
-        sleeping: SleepingThreads | None = None,
+        only_user: int | None,
+        only_groups: Collection[int],
+        sleeping: SleepingThreads | None,
     ) -> None:
         """``sleeping`` reads where threads stand that sleep at that moment; it is closed then."""
         self._sleeping = sleeping

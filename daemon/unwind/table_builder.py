@@ -106,7 +106,7 @@ class _Draft:
             gaps += [(int(begin[i]), int(stop[i])) for i in wide]
         return gaps
 
-    def add_code(self, gaps: list[tuple[int, int]], limit: WorkLimit = UNLIMITED) -> None:
+    def add_code(self, gaps: list[tuple[int, int]], limit: WorkLimit) -> None:
         """Add rows of these stretches from the machine code."""
         functions = self._elf.functions()
         parts_pc, parts_rule = [np.zeros(0, np.int64)], [np.zeros(0, np.uint16)]

@@ -68,7 +68,7 @@ def _lasts(events: frozenset[int]) -> Mask:
     return marked(1 << 16, list(events))
 
 
-def encode_records(columns: Columns, lasting: Collection[int] = ()) -> bytes:
+def encode_records(columns: Columns, lasting: Collection[int]) -> bytes:
     """Payload of a RECORDS chunk of the records ``columns``, sorted by line and time.
 
     ``lasting`` are events whose value is their duration in time units. The next record begins at

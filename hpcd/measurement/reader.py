@@ -38,7 +38,7 @@ def open_measurement(
 class Measurement(Description):
     """A measurement directory: its description, and its chunks of records and calls."""
 
-    def __init__(self, path: Path, size: int | None = None, *, texts: bool = False) -> None:
+    def __init__(self, path: Path, size: int | None, *, texts: bool) -> None:
         if not path.is_dir():
             if not path.exists():
                 raise NotFoundError(f"{path}: no such measurement")
@@ -127,9 +127,7 @@ class Measurement(Description):
                 continue
             yield records
 
-    def some_chunks(
-        self, first: int, count: int, room: codec.Room | None = None
-    ) -> Iterator[RecordChunk]:
+    def some_chunks(self, first: int, count: int, room: codec.Room | None) -> Iterator[RecordChunk]:
         """Yield up to ``count`` of the chunks from ``first`` on, evenly spread, as a sample of the
         rest. Damaged ones are left out. ``room`` is as for :meth:`record_chunks`."""
         rest = len(self._records) - first

@@ -102,7 +102,7 @@ def path_maker(table: ContextTable) -> Callable[[int], list[int]]:
     return path
 
 
-def build_context_table(db: Database, detail: Detail, depth: int | None = None) -> ContextTable:
+def build_context_table(db: Database, detail: Detail, depth: int | None) -> ContextTable:
     """Return the contexts of ``db``; costs below ``depth`` frames count for the context above."""
     unfolded = _unfold(db)
     if detail is Detail.PLACE:

@@ -137,7 +137,7 @@ class PprofReader:
     """Turns a profile into records of ``builder``; with ``lines`` a function's lines are
     procedures of their own."""
 
-    def __init__(self, builder: RecordingBuilder, *, lines: bool = False) -> None:
+    def __init__(self, builder: RecordingBuilder, *, lines: bool) -> None:
         self._builder = builder
         self._with_lines = lines
         self._frames: dict[int, list[int]] = {}

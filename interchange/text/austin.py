@@ -37,7 +37,7 @@ class AustinSamples:
     """Adds Austin's samples, whichever format they come from; with ``lines`` a function's lines are
     procedures of their own."""
 
-    def __init__(self, builder: RecordingBuilder, *, lines: bool = False) -> None:
+    def __init__(self, builder: RecordingBuilder, *, lines: bool) -> None:
         self.builder = builder
         self._with_lines = lines
         self._mode = b"wall"

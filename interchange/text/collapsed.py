@@ -111,9 +111,7 @@ class CollapsedReader:
     own.
     """
 
-    def __init__(
-        self, builder: RecordingBuilder, *, python: bool = False, lines: bool = False
-    ) -> None:
+    def __init__(self, builder: RecordingBuilder, *, python: bool, lines: bool) -> None:
         self._builder = builder
         self._clock = SyntheticClock(builder, 1)
         # Counts are whole numbers of 1 / this.

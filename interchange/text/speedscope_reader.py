@@ -41,7 +41,7 @@ class SpeedscopeReader:
     """Turns profiles into records of ``builder``; with ``lines`` a function's lines are procedures
     of their own."""
 
-    def __init__(self, builder: RecordingBuilder, *, lines: bool = False) -> None:
+    def __init__(self, builder: RecordingBuilder, *, lines: bool) -> None:
         self._builder = builder
         self._with_lines = lines
         self._frames: list[int] = []

@@ -89,7 +89,7 @@ class CallTables:
 
 
 def unite_calls(
-    sources: Sequence[CallSource], lines: int, folder: Path, only: CalledFunction | None = None
+    sources: Sequence[CallSource], lines: int, folder: Path, only: CalledFunction | None
 ) -> CallTables | None:
     """Write the columns of all calls of functions, or of ``only`` one of :mod:`hpcd.model.waits`,
     into the new directory ``folder``; None, and no directory, where no measurement recorded any.

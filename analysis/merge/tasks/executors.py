@@ -70,7 +70,7 @@ class InlineExecutor(Executor):
         return future
 
 
-def local_executor(workers: int | None = None) -> Executor:
+def local_executor(workers: int | None) -> Executor:
     """Processes on this machine, ``workers`` of them (None: one per CPU we may use)."""
     count = workers or processor_count()
     if count <= 1:
@@ -104,7 +104,7 @@ ENGINES = ("processes", "mpi", "dask")
 
 @contextmanager
 def engine(
-    name: str, workers: int | None = None, address: str | None = None
+    name: str, workers: int | None, address: str | None
 ) -> Iterator[tuple[Executor | None, bool]]:
     """An executor for a merge, and whether this process was only a worker of another's.
 

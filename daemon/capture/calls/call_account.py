@@ -31,7 +31,7 @@ class CallAccount:
         sampler: Sampler,
         writer: MeasurementWriter,
         share: float | None,
-        lacks: Sequence[str] = (),
+        lacks: Sequence[str],
     ) -> None:
         self._calls = calls
         self._sampler = sampler

@@ -106,7 +106,7 @@ class RecordingAccount:
             self._parts.threads.cpu.read()
         return self._parts.threads.cpu.total()
 
-    def summarize(self, *, until: float, limit: str, final: bool = False) -> Summary:
+    def summarize(self, *, until: float, limit: str, final: bool) -> Summary:
         """Return the summary of the recording ``until`` a time (monotonic s).
 
         ``limit`` is why the recording was ended before its time, or empty.
