@@ -24,6 +24,19 @@ def machine_seconds() -> tuple[float, float, float]:
     return user + nice + system + sum(interrupts), stolen, idle + io
 
 
+def seconds_by_cpu() -> dict[int, tuple[float, float, float]]:
+    """Return of each CPU that is online the seconds since the machine started: idle, in interrupts
+    and softirqs (0 where the kernel keeps no account of these), taken by the hypervisor. Raises
+    :class:`OSError`."""
+    tick, seconds = os.sysconf("SC_CLK_TCK"), {}
+    for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+        name, *words = line.split()
+        if name.startswith("cpu") and name != "cpu":
+            _, _, _, idle, io, hard, soft, stolen = (int(word) / tick for word in words[:8])
+            seconds[int(name.removeprefix("cpu"))] = idle + io, hard + soft, stolen
+    return seconds
+
+
 def own_cpu_seconds() -> float:
     """Return the CPU seconds of this process and of the child processes it has waited for."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -18,6 +18,7 @@ from hpcd.analysis.findings.cpu_demand import CpuDemand, measure_demand
 from hpcd.analysis.findings.places import Places
 from hpcd.analysis.findings.wait_roots import WaitRoots
 from hpcd.analysis.parallel.ranks import has_ranks
+from hpcd.analysis.profile.bound_threads import CrowdedCpus, crowded_cpus
 from hpcd.analysis.profile.interferers import InterfererTime, interferers
 from hpcd.analysis.profile.process_tree import (
     parents,
@@ -143,6 +144,13 @@ class TimeUse:
         waited = float(self.seconds(Use.RUNNABLE).sum())
         ran = interferers(self._db, waited, chosen, ~self.contexts.polls)
         return next((who for who in ran if who.is_somebody), None)
+
+    @cached_property
+    def crowded(self) -> CrowdedCpus | None:
+        """The CPUs to which counted threads are bound that waited most of the time for these."""
+        chosen = np.zeros(len(self._db.lines), bool)
+        chosen[self.lines] = True
+        return crowded_cpus(self._db, chosen)
 
     def seconds(self, use: Use) -> F64:
         """``float64[nodes]``: the time of one use at each context itself."""

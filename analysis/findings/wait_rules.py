@@ -87,9 +87,12 @@ def _runnable(facts: Facts) -> Iterator[Finding]:
 
 
 def _with_interferer(facts: Facts, waited: float) -> tuple[Phrase, ...]:
-    """Return the reason of waiting for a CPU, behind the interferer of most of the ``waited``
-    seconds, if that has a name: the rest is left out first."""
-    who, reason = facts.use.interferer, facts.use.demand.reason
+    """Return the reason of waiting for a CPU: that threads are bound to few while others were idle,
+    or else the interferer of most of the ``waited`` seconds, if that has a name. The rest, behind
+    these, is left out first."""
+    who, reason, crowded = facts.use.interferer, facts.use.demand.reason, facts.use.crowded
+    if crowded and crowded.idle:
+        return (Phrase(f": {crowded.sentence}"),)
     if who is None or not who.name or who.seconds < 0.5 * waited:
         return reason
     further = (phrase._replace(rank=max(phrase.rank, 2)) for phrase in reason)

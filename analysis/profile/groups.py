@@ -16,6 +16,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
+from hpcd.analysis.profile.bound_threads import cpu_notes, crowded_cpus
 from hpcd.analysis.profile.filters import Filter, apart, nameless, users_of_lines
 from hpcd.analysis.profile.interferers import interferers
 from hpcd.analysis.profile.marked_phases import MarkedPhases
@@ -105,7 +106,9 @@ def _of_interferers(db: Database, only: Filter) -> Groups:
     cost[:, number] = [row.seconds for row in rows]
     details = [{"kind": str(row.kind), "interferer": row.name} for row in rows]
     threads = np.zeros(len(rows), np.int64)
-    return Groups(INTERFERER, [row.text for row in rows], cost, threads, details)
+    crowded = crowded_cpus(db, selected)
+    notes = [*([crowded.sentence] if crowded else []), *cpu_notes(db)]
+    return Groups(INTERFERER, [row.text for row in rows], cost, threads, details, notes=notes)
 
 
 def _of_phases(db: Database, by: str, only: Filter) -> Groups:

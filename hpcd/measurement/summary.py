@@ -61,6 +61,23 @@ class MachineTime(NamedTuple):
     idle_s: float = 0.0
 
 
+class CpuSeconds(NamedTuple):
+    """Seconds of the CPU ``number`` during the recording, whatever ran there; interrupts are those
+    of devices, timers and softirqs."""
+
+    number: int = 0
+    idle_s: float = 0.0
+    interrupts_s: float = 0.0
+    stolen_s: float = 0.0
+
+
+class BoundThreads(NamedTuple):
+    """Threads, by trace line of the measurement, that may run on ``cpus`` only."""
+
+    cpus: tuple[int, ...] = ()
+    lines: tuple[int, ...] = ()
+
+
 class SwitchCounts(NamedTuple):
     """Context switches of the targets."""
 
@@ -195,6 +212,10 @@ class Summary(NamedTuple):
     samples: SampleCounts = SampleCounts()
     cpu: CpuTime = CpuTime()
     machine: MachineTime = MachineTime()
+    cpus: tuple[CpuSeconds, ...] = ()
+    """By CPU, at the end."""
+    bound: tuple[BoundThreads, ...] = ()
+    """Threads that may not run on all CPUs that are online, at the end."""
     seen: SeenPart = SeenPart()
     switches: SwitchCounts = SwitchCounts()
     skipped: int = 0

@@ -81,9 +81,24 @@ def test_a_process_on_the_same_cpu_is_named(tmp_path: Path) -> None:
 def test_threads_of_one_process_wait_for_each_other(
     tmp_path: Path, build: Callable[..., Path]
 ) -> None:
-    seconds = _interferers(tmp_path, _on_cpu(_cpu(), build("threads.c"), 1))
+    cpu = _cpu()
+    seconds = _interferers(tmp_path, _on_cpu(cpu, build("threads.c"), 1))
     # Of four threads on one CPU three wait.
     assert seconds[InterfererKind.OWN, ""] > 0.25
+    with Database(tmp_path / "db") as db:
+        (measurement,) = db.measurements
+    (bound,) = measurement.summary.bound
+    assert bound.cpus == (cpu,) and len(bound.lines) > 4
+    assert [one.number for one in measurement.summary.cpus] == [*range(os.cpu_count() or 0)]
+    report = hpcd("report", "--by", "interferer", tmp_path / "db").stdout
+    assert f" bound to CPU {cpu}" in report
+
+
+def test_a_thread_that_binds_itself_is_seen_to_be_bound(tmp_path: Path) -> None:
+    cpu = _cpu()
+    binds = f"import os, time\nos.sched_setaffinity(0, {{{cpu}}})\n{_WORKS}\ntime.sleep(2)"
+    summary = record(tmp_path / "m", [sys.executable, "-c", binds])
+    assert [row["cpus"] for row in summary["bound"]] == [[cpu]]
 
 
 def test_processes_that_are_recorded_wait_for_each_other(tmp_path: Path) -> None:

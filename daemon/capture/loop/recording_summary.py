@@ -8,10 +8,11 @@ import numpy as np
 
 from hpcd.bpf.wire import Drop
 from hpcd.daemon.capture.loop.budget import SamplingRate
-from hpcd.daemon.capture.loop.machine_time import machine_time
+from hpcd.daemon.capture.loop.machine_time import machine_time, times_of_cpus
 from hpcd.daemon.capture.loop.session_parts import CpuSampling, Parts, Progress
 from hpcd.measurement.seen_part import SeenPart
 from hpcd.measurement.summary import (
+    CpuSeconds,
     CpuTime,
     DeferredPathCounts,
     MachineTime,
@@ -23,7 +24,7 @@ from hpcd.measurement.summary import (
     UnwindCounts,
 )
 from hpcd.model.unwind_status import UNWIND_LABELS, is_whole
-from hpcd.processors import own_cpu_seconds
+from hpcd.processors import own_cpu_seconds, seconds_by_cpu
 
 # Samples come as if at random: this number of standard errors is chance. Firings that a virtual
 # machine's interrupts bring late, by less than is left out, are in other time than was theirs: in
@@ -55,6 +56,8 @@ class RecordingAccount:
         """When it began (monotonic s)."""
         self._machine = parts.begun.machine if parts.begun else machine_time()
         self._used: MachineTime | None = None
+        self._cpus_before = seconds_by_cpu()
+        self._cpus: tuple[CpuSeconds, ...] = ()
         self._reported = (self.start, 0)  # when progress was last, and the samples by then
 
     def change_rate(self, rate: SamplingRate) -> None:
@@ -65,6 +68,7 @@ class RecordingAccount:
     def stop(self) -> None:
         """Nothing is recorded from now on."""
         self._used = machine_time(self._machine)
+        self._cpus = times_of_cpus(self._cpus_before)
 
     def samples_lost(self) -> int:
         """Return the number of samples lost so far, by the BPF programs or since."""
@@ -131,6 +135,8 @@ class RecordingAccount:
                 round(used, 6), round(sampled, 6), round(parts.threads.limits.withheld(), 3)
             ),
             machine=self._used or machine_time(self._machine),
+            cpus=self._cpus,
+            bound=parts.threads.affinities.bound() if final else (),
             seen=parts.threads.cpu.seen if final else SeenPart(),
             switches=SwitchCounts(int(counters["switches"]), parts.collector.switches),
             skipped=overhead.skipped,

@@ -13,6 +13,7 @@ from hpcd.daemon.access import processes
 from hpcd.daemon.capture.paths.stack_resolver import StackResolver
 from hpcd.daemon.capture.records.thread_lines import ThreadLines
 from hpcd.daemon.capture.threads.cpu_account import CpuAccount
+from hpcd.daemon.capture.threads.thread_affinities import ThreadAffinities
 from hpcd.daemon.capture.threads.thread_times import BORN, ThreadTimes
 from hpcd.daemon.targets.cpu_limits import CpuLimits
 from hpcd.daemon.targets.lifecycle import AttachedThread
@@ -100,6 +101,8 @@ class ThreadLifecycle:
         """The CPU time of the threads, as the scheduler counts it."""
         self.limits = CpuLimits()
         """The limits of CPU time of their control groups."""
+        self.affinities = ThreadAffinities()
+        """The CPUs that they may run on."""
         # Threads that have begun to end.
         self._exiting: dict[int, _Exit] = {}
 
@@ -278,6 +281,7 @@ class ThreadLifecycle:
             )
         self.numbered[number] = line
         self._threads[number] = thread
+        self.affinities.read(thread)
         self._writer.add_thread(thread)
         return line
 
@@ -336,6 +340,7 @@ class ThreadLifecycle:
         ends = {self.numbered.pop(number): time for number, time in self._ended_last_round.items()}
         self._ended_last_round, self._ended = self._ended, {}
         self._end_overdue()
+        self.affinities.read_some(self._threads)
         self._targets.refresh_postponed()
         self._targets.spaces.free_retired()
         if self._replaced:

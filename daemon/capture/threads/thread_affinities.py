@@ -1,0 +1,51 @@
+"""The CPUs that threads may run on, as the kernel says: by their affinity, and the CPU set of their
+control group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from hpcd.measurement.summary import BoundThreads
+from hpcd.model.identity import Thread
+
+# Threads read in a round, a microsecond or two each.
+_IN_A_ROUND = 256
+# Further threads that are bound are not in the summary.
+_MOST_BOUND = 4096
+
+
+class ThreadAffinities:
+    """The CPUs of threads as last read: when they are registered, and again in turn."""
+
+    def __init__(self) -> None:
+        self._online = os.sysconf("SC_NPROCESSORS_ONLN")
+        self._cpus: dict[int, tuple[int, ...]] = {}
+        self._turn: list[int] = []
+
+    def read(self, thread: Thread) -> None:
+        """Read the CPUs of a thread; of one that has ended nothing is learned."""
+        try:
+            cpus = os.sched_getaffinity(thread.tid)
+        except OSError:
+            return
+        if len(cpus) >= self._online:
+            self._cpus.pop(thread.line, None)
+        elif thread.line in self._cpus or len(self._cpus) < _MOST_BOUND:
+            self._cpus[thread.line] = tuple(sorted(cpus))
+
+    def read_some(self, threads: Mapping[int, Thread]) -> None:
+        """Read some of the living ``threads`` (by number), all in turn."""
+        if not self._turn:
+            self._turn = list(threads)
+        for _ in range(min(_IN_A_ROUND, len(self._turn))):
+            thread = threads.get(self._turn.pop())
+            if thread:
+                self.read(thread)
+
+    def bound(self) -> tuple[BoundThreads, ...]:
+        """Return the threads that may not run on all CPUs, by the CPUs that they may run on."""
+        lines: dict[tuple[int, ...], list[int]] = {}
+        for line, cpus in self._cpus.items():
+            lines.setdefault(cpus, []).append(line)
+        return tuple(BoundThreads(cpus, tuple(sorted(of))) for cpus, of in sorted(lines.items()))
