@@ -640,7 +640,7 @@ class Jvm(WireStructure, kinds="u8 u8 4u8 4u8 4u8 u4 u4 u4 u4 u4 u4 u4 u4 u4 u4 
     constants: int = 0
     code_size: int = 0
     bytecodes: int = 0
-    unused: int = 0
+    relative: int = 0
 
 
 class WantedProcess(WireStructure, kinds="u4 u4"):

@@ -115,6 +115,8 @@ class Targets:
         self._titles_due: dict[int, int] = {}
         self.watchers: list[MappingWatcher] = []
         """Receive what targets map, start and that they end."""
+        self.unsettled: Callable[[], Iterable[int]] = lambda: ()
+        """Returns targets whose mappings say too little yet for a watcher, once a round."""
         self.withheld: set[int] = set()
         """Targets that did not let their mappings be read, and are to be asked again."""
 
@@ -388,9 +390,10 @@ class Targets:
                 self.refresh(pid)
 
     def refresh_postponed(self) -> None:
-        """Read the mappings that had to wait, as far as their users may have that now."""
+        """Read the mappings that had to wait, as far as their users may have that now, and those
+        that watchers are to see again."""
         postponed, self._postponed = self._postponed, set()
-        for pid in postponed:
+        for pid in postponed.union(self.unsettled()):
             self.refresh(pid)
 
     def _drop(self, pid: int, time_ns: int) -> None:

@@ -56,6 +56,8 @@ static __always_inline u64 jvm_urgency(struct walk *w)
 #define JVM_NMETHOD 0x74656d6eU     /* nmethod */
 #define JVM_NATIVE 0x6974616eU      /* native nmethod */
 #define JVM_INTERPRETER 0x65746e49U /* Interpreter */
+#define JVM_FLUSH 0x73756c66U       /* flush_icache_stub, which has no frame */
+#define JVM_NO_FRAME (-1)           /* for its size: the code is called, but has no frame */
 /* Slots of an interpreter's frame, from the bytecode's address on: the 8th below the frame pointer. */
 #define JVM_SLOTS_BELOW 64
 #define JVM_SLOT_BYTECODE 0
@@ -74,6 +76,18 @@ static __always_inline u64 jvm_word(struct jvm_frame *at, u32 offset)
 static __always_inline u32 jvm_half(struct jvm_frame *at, u32 offset)
 {
 	return jvm_word(at, offset) >> 8 * (offset & 4);
+}
+
+/* What is in the CodeBlob an address, or since 23 the distance from it. */
+static __always_inline u64 jvm_place(struct jvm *jvm, struct jvm_frame *at, u32 offset)
+{
+	return jvm->relative ? at->blob_at + (s32)jvm_half(at, offset) : jvm_word(at, offset);
+}
+
+/* The first bytes of code with so many have no frame yet, or not all of it; since 24 a number of 16 bits. */
+static __always_inline s16 jvm_frame_complete(struct jvm *jvm, struct jvm_frame *at)
+{
+	return jvm_word(at, jvm->frame_complete) >> 8 * (jvm->frame_complete & 7);
 }
 
 static __always_inline int is_jvm_code(struct walk *w, u64 address)
@@ -146,7 +160,7 @@ static __always_inline int is_frame_link(u8 *code) /* mov rbp, rsp */
 }
 
 /* Between an epilogue's pop and its end: ret, and what asks for a safepoint before it: cmp rsp, [r15 + N]; ja. Until 15
- * mov r10, [r15 + N]; test [r10], eax. */
+ * mov r10, [r15 + N]; test [r10], eax, which loops have, too. */
 static __always_inline int is_return(u8 *code)
 {
 	if (code[1] == 0xc3)
@@ -157,20 +171,34 @@ static __always_inline int is_return(u8 *code)
 		return 1;
 	if (code[1] == 0x41 && code[2] == 0x85 && code[3] == 0x02 && code[4] == 0xc3)
 		return 1;
-	return code[1] == 0x4d && code[2] == 0x8b && code[3] == 0x97 && code[8] == 0x41 && code[9] == 0x85;
+	return code[1] == 0x4d && code[2] == 0x8b && code[3] == 0x97 && code[8] == 0x41 && code[9] == 0x85 && code[11] == 0xc3;
 }
 
 #define JVM_POP_LINK 0x5d  /* pop rbp */
 #define JVM_PUSH_LINK 0x55 /* push rbp */
 
+/* From code of the first compiler's runtime, which has a frame pointer and stores registers on the stack bit by bit. 0 if
+ * its caller is found. */
+static __always_inline int leave_runtime_stub(struct walk *w, struct jvm_frame *at, s64 delta, u64 bytes)
+{
+	if (!delta)
+		return leave_frameless(at, w->sp);
+	if (is_frame_link(at->code))
+		return leave_at(at, w->sp);
+	return w->bp - w->sp >= bytes || leave_at(at, w->bp) || !is_jvm_code(w, at->ip);
+}
+
 /* From code with a frame of a known size. */
 static __always_inline int leave_sized(struct walk *w, struct jvm *jvm, struct jvm_frame *at, u64 bytes)
 {
-	s64 delta = w->ip - jvm_word(at, jvm->code);
+	s64 delta = w->ip - jvm_place(jvm, at, jvm->code);
 
 	if (!w->caller) {
 		u8 *code = at->code;
-		if (delta < (s32)jvm_half(at, jvm->frame_complete)) {
+		s16 complete = jvm_frame_complete(jvm, at);
+		if (complete < 0 && !leave_runtime_stub(w, at, delta, bytes))
+			return 0;
+		if (delta < complete) {
 			if (is_frame_allocation(code) && (code[0] == JVM_PUSH_LINK || w->bp == w->sp))
 				return leave_at(at, w->sp);
 			if (is_frame_link(code))
@@ -195,8 +223,17 @@ static __always_inline int leave_sized(struct walk *w, struct jvm *jvm, struct j
 	return 0;
 }
 
-/* From a stub, whose frame has no known size: most have a frame pointer. */
-static __always_inline int leave_stub(struct walk *w, struct jvm_frame *at)
+#define JVM_ENTRY_COOKIE (~0ULL) /* between the return address and the frame of a method's entry barrier */
+
+/* The caller of a stub without a frame, which may have moved the stack pointer by one word for a call. */
+static __always_inline int leave_frameless_call(struct walk *w, struct jvm_frame *at)
+{
+	if (leave_frameless(at, w->sp))
+		return -1;
+	return is_jvm_code(w, at->ip) ? 0 : leave_frameless(at, at->sp);
+}
+
+static __always_inline int leave_stub_at(struct walk *w, struct jvm_frame *at)
 {
 	if (!w->caller) {
 		u8 *code = at->code;
@@ -204,7 +241,7 @@ static __always_inline int leave_stub(struct walk *w, struct jvm_frame *at)
 			return leave_at(at, w->sp);
 		if (leave_frameless(at, w->sp))
 			return -1;
-		if (code[1] == JVM_PUSH_LINK || code[1] == 0xc3 || is_jvm_code(w, at->ip))
+		if (code[1] == JVM_PUSH_LINK || code[1] == 0xc3 || (u32)at->name == JVM_FLUSH || is_jvm_code(w, at->ip))
 			return 0;
 		if (w->depth <= 2 && is_jvm_code(w, w->regs.ax)) { /* adapters move the return address */
 			at->ip = w->regs.ax;
@@ -213,6 +250,14 @@ static __always_inline int leave_stub(struct walk *w, struct jvm_frame *at)
 		}
 	}
 	return w->bp - w->sp < JVM_MOST_FRAME ? leave_at(at, w->bp) : -1;
+}
+
+/* From a stub, whose frame has no known size: most have a frame pointer. */
+static __always_inline int leave_stub(struct walk *w, struct jvm_frame *at)
+{
+	if (leave_stub_at(w, at))
+		return -1;
+	return at->ip == JVM_ENTRY_COOKIE ? leave_frameless(at, at->sp) : 0;
 }
 
 /* Sets the words of a frame of the interpreter that executes `method` at `bytecode`. Returns 1; 0: it is not at that, -1:
@@ -231,29 +276,60 @@ static __always_inline int is_interpreting(struct jvm *jvm, struct jvm_frame *at
 	return 1;
 }
 
-/* From the interpreter. At a method's entry there is no frame yet: r13 has the caller's stack pointer then, rbx the Method,
- * and the return address is on the stack, or in rax. */
+/* Whether `sp` can be the caller's stack pointer where the return address is no more, or still, on the stack. */
+static __always_inline int is_sender(struct walk *w, u64 sp)
+{
+	return sp - w->sp < JVM_MOST_FRAME;
+}
+
+#define JVM_MOST_RETURN_ENTRY 64 /* bytes at a return address in which the interpreter goes on with its frame */
+
+static __always_inline int is_return_register(struct walk *w, u64 address)
+{
+	return is_jvm_code(w, address) && w->ip - address >= JVM_MOST_RETURN_ENTRY;
+}
+
+/* From the interpreter where a method has no frame yet, or none any more. At its entry r13 has the caller's stack pointer,
+ * rbx the Method; the return address is on the stack, or in rax; methods that the interpreter has code for leave from
+ * there, some by rdi. At other methods' end rbx has the stack pointer, and rsi the return address once it is popped.
+ * 1: there is a frame, or what should be the return address is that of a call in the interpreter. */
+static __always_inline int leave_without_frame(struct walk *w, struct jvm *jvm, struct jvm_frame *at)
+{
+	int enters = is_sender(w, w->regs.r13), leaves = is_sender(w, w->regs.bx);
+
+	if (!(enters || leaves) || read_user(&at->ip, 8, w->sp))
+		return 1;
+	if (!is_jvm_code(w, at->ip)) {
+		at->ip = w->regs.si;
+		if (enters)
+			at->ip = is_return_register(w, w->regs.ax) ? w->regs.ax : w->regs.di;
+		if (!is_return_register(w, at->ip))
+			return 1;
+	}
+	if (enters)
+		is_interpreting(jvm, at, w->regs.bx, 0);
+	at->sp = enters ? w->regs.r13 : w->regs.bx;
+	return 0;
+}
+
+/* From the interpreter, from a frame of which the slots above the stack pointer are stored: the others are in registers as
+ * at the method's entry. */
 static __always_inline int leave_interpreter(struct walk *w, struct jvm *jvm, struct jvm_frame *at)
 {
 	int innermost = !w->caller && w->depth == 2;
-
-	if (innermost && w->regs.r13 - w->sp < JVM_MOST_FRAME) {
-		is_interpreting(jvm, at, w->regs.bx, 0);
-		if (leave_frameless(at, w->sp))
-			return -1;
-		if (!is_jvm_code(w, at->ip))
-			at->ip = w->regs.ax;
-		at->sp = w->regs.r13;
-		return is_jvm_code(w, at->ip) ? 0 : -1;
-	}
 	u64 *slot = at->slots;
+
 	if (w->bp - w->sp >= JVM_MOST_FRAME || read_user(slot, sizeof at->slots, w->bp - JVM_SLOTS_BELOW))
-		return -1;
-	u64 method = slot[JVM_SLOT_METHOD];
+		return innermost ? leave_without_frame(w, jvm, at) : -1;
+	u64 stored = w->bp - w->sp;
+	int partly = innermost && stored <= JVM_SLOTS_BELOW && is_jvm_code(w, slot[JVM_SLOT_RETURN]);
+	if (innermost && !partly && !leave_without_frame(w, jvm, at))
+		return 0;
+	u64 method = partly ? w->regs.bx : slot[JVM_SLOT_METHOD];
 	if (!(innermost && is_interpreting(jvm, at, method, w->regs.r13) > 0) &&
-	    is_interpreting(jvm, at, method, slot[JVM_SLOT_BYTECODE]) < 0)
+	    is_interpreting(jvm, at, method, partly ? 0 : slot[JVM_SLOT_BYTECODE]) < 0)
 		return -1;
-	at->sp = slot[JVM_SLOT_SENDER];
+	at->sp = partly && stored < 8 ? w->regs.r13 : slot[JVM_SLOT_SENDER];
 	at->bp = slot[JVM_SLOT_LINK];
 	at->ip = slot[JVM_SLOT_RETURN];
 	return is_jvm_code(w, at->ip) ? 0 : -1;
@@ -262,14 +338,14 @@ static __always_inline int leave_interpreter(struct walk *w, struct jvm *jvm, st
 /* The words of a frame of code with this CodeBlob; a frame that waits to be deoptimised has its place in its frame. */
 static __always_inline void name_blob(struct walk *w, struct jvm *jvm, struct jvm_frame *at, int compiled)
 {
-	u64 code = jvm_word(at, jvm->code);
+	u64 code = jvm_place(jvm, at, jvm->code);
 
 	at->word = FRAME_PYTHON | FRAME_JVM | (at->blob_at & PYTHON_ADDRESS_MASK);
 	at->position = 0;
 	if (!compiled)
 		return;
 	at->ip = w->ip;
-	if (w->caller && at->ip == jvm_word(at, jvm->deopt_handler))
+	if (w->caller && at->ip == jvm_place(jvm, at, jvm->deopt_handler))
 		read_user(&at->ip, 8, w->sp + jvm_half(at, jvm->original_pc));
 	at->position = (u64)jvm_half(at, jvm->compile_id) << PYTHON_POSITION_BITS |
 		       ((at->ip - code) & ((1 << PYTHON_POSITION_BITS) - 1));
@@ -288,16 +364,19 @@ NOT_INLINED int leave_jvm_frame(struct walk *w, struct jvm *jvm, struct jvm_fram
 		return -1;
 	u32 name = at->name;
 	int compiled = name == JVM_NMETHOD || name == JVM_NATIVE;
-	u64 bytes = 8 * (u64)jvm_half(at, jvm->frame_size);
+	s32 words = jvm_half(at, jvm->frame_size);
+	u64 bytes = 8 * (u64)(u32)words;
 
-	at->bp = w->bp;
 	name_blob(w, jvm, at, compiled);
+	at->bp = w->bp;
 	if (!w->caller && read_user(at->code, sizeof at->code, w->ip - 1))
 		return -1;
 	if (name == JVM_INTERPRETER)
 		return leave_interpreter(w, jvm, at);
 	if (bytes >= 16 && bytes < JVM_MOST_FRAME)
 		return leave_sized(w, jvm, at, bytes);
+	if (w->caller && words == JVM_NO_FRAME)
+		return leave_frameless_call(w, at);
 	return leave_stub(w, at);
 }
 
@@ -325,7 +404,8 @@ __attribute__((noinline)) int step_jvm(u32 context)
 	}
 	put_jvm_word(w, first, at->word);
 	put_jvm_word(w, second, FRAME_PYTHON | FRAME_PYTHON_POSITION | at->position);
-	if (failed || at->sp <= w->sp || at->ip >= USER_END || at->ip < 4096)
+	/* A thread may be where nothing of its innermost frame is on the stack any more. */
+	if (failed || at->sp < w->sp + !!w->caller || at->ip >= USER_END || at->ip < 4096)
 		return stop(w, END_JVM_FRAME);
 	w->sp = at->sp;
 	w->bp = at->bp;

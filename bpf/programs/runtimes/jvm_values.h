@@ -22,7 +22,7 @@ struct jvm {
 	u32 name, frame_size, frame_complete, code; /* in a CodeBlob */
 	u32 compile_id, deopt_handler, original_pc; /* in an nmethod */
 	u32 constants, code_size, bytecodes; /* in a Method; in a ConstMethod: the bytecodes' number, and themselves */
-	u32 unused;       /* 0 */
+	u32 relative;     /* 1: code and deopt_handler are s32, from the CodeBlob on; 0: they are addresses */
 };
 
 /* Memory of the walk at a frame of Java. */

@@ -153,6 +153,7 @@ class Assembly:
         calls, account = self._calls(sampler, threads, stacks, deferred)
         probes = self._loading.calls.probes(sampler, writer)
         targets.watchers = [pythons, javas, *([probes] if probes else [])]
+        targets.unsettled = javas.unsettled
         if probes:
             self._stack.callback(probes.close)
         jit = JitNaming(self._modules, targets.owner_of, writer)

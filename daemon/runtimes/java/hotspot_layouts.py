@@ -12,11 +12,66 @@ from hpcd.daemon.runtimes.process_memory import ReadMemory, is_address
 
 # Since 20 a byte of UNSIGNED5 is never 0 (src/hotspot/share/utilities/unsigned5.hpp).
 _NO_ZERO_BYTES = 20
-_SUPPORTED = (17,)
+_SUPPORTED = (11, 17, 21, 25)
 # A heap is of gigabytes at most.
 _MOST_HEAP = 1 << 40
 # Greatest offset of a field in the structures that are read.
 _MOST_OFFSET = 4096
+
+
+Piece = tuple[int, int]
+"""Address and bytes of memory."""
+
+
+class ScopesInCode(NamedTuple):
+    """Offsets in an nmethod that has its own scopes (until 22)."""
+
+    metadata: int
+    """Of the offset of the table of Methods and others that scopes refer to."""
+    data: int
+    """Of the address of the scopes; they follow the metadata."""
+    pcs: int
+    """Of the offset of the places (PcDesc), which follow the scopes."""
+    dependencies: int
+    """Of the offset of what follows the places."""
+
+    def pieces(self, at: int, head: bytes) -> tuple[Piece, Piece, Piece]:
+        """Return where the nmethod at ``at`` with the first bytes ``head`` has metadata, scopes and
+        places; sizes that make no sense are negative."""
+        metadata, pcs, end = (at + _half_at(head, to) for to in (
+            self.metadata, self.pcs, self.dependencies,
+        ))  # fmt: skip
+        data = _word_at(head, self.data)
+        return (metadata, data - metadata), (data, pcs - data), (pcs, end - pcs)
+
+
+class ScopesApart(NamedTuple):
+    """Offsets in an nmethod whose scopes are in memory of their own."""
+
+    mutable: int
+    """Of the address of the memory with relocations and then metadata."""
+    mutable_bytes: int
+    relocation_bytes: int
+    immutable: int
+    """Of the address of the memory with places, and then scopes up to its end."""
+    immutable_bytes: int
+    pcs: int
+    data: int
+
+    def pieces(self, at: int, head: bytes) -> tuple[Piece, Piece, Piece]:
+        """Return what :meth:`ScopesInCode.pieces` does."""
+        del at
+        relocations = _half_at(head, self.relocation_bytes)
+        immutable = _word_at(head, self.immutable)
+        pcs, data, end = (_half_at(head, to) for to in (self.pcs, self.data, self.immutable_bytes))
+        return (
+            (
+                _word_at(head, self.mutable) + relocations,
+                _half_at(head, self.mutable_bytes) - relocations,
+            ),
+            (immutable + data, end - data),
+            (immutable + pcs, data - pcs),
+        )
 
 
 class HotSpotLayout(NamedTuple):
@@ -43,12 +98,9 @@ class HotSpotLayout(NamedTuple):
     deopt_handler: int
     original_pc: int
     nmethod_method: int
-    scopes_data: int
-    """In an nmethod: the address of its scopes."""
-    metadata: int
-    """In an nmethod: the offset of its table of metadata, where the scopes' methods are."""
-    scopes_pcs: int
-    dependencies: int
+    scopes: ScopesInCode | ScopesApart
+    relative: bool
+    """The code's begin and the deopt handler are relative to the CodeBlob."""
     pc_bytes: int
     method_constants: int
     constants_pool: int
@@ -59,7 +111,9 @@ class HotSpotLayout(NamedTuple):
     pool_bytes: int
     pool_holder: int
     source_file: int
-    """In a constant pool: the index of the name of the source file."""
+    """The index of the name of the source file, in the constant pool or the class."""
+    file_of_class: bool
+    """``source_file`` is in the class."""
     class_name: int
     symbol_length: int
     symbol_body: int
@@ -74,28 +128,29 @@ def read_layout(read: ReadMemory, structs: int, types: int) -> HotSpotLayout:
     """Read the layout of the HotSpot whose tables the pointers at ``structs`` and ``types`` lead
     to. Raises :class:`UnknownStructuresError`, and what ``read`` does."""
     vm = VmStructs.read(read, structs, types)
+    if vm.has("CodeCache", "_heap"):  # whose version is 25, too
+        raise UnknownStructuresError("Java 8 or older")
     version = _version(read, vm)
     if version not in _SUPPORTED:
         raise UnknownStructuresError(f"Java {version}")
+    relative = vm.has("CodeBlob", "_code_offset")
+    if relative:
+        code, deopt = vm.at("CodeBlob", "_code_offset"), vm.at("nmethod", "_deopt_handler_offset")
+    else:
+        code = vm.at("CodeBlob", "_code_begin")
+        deopt = vm.at("CompiledMethod", "_deopt_handler_begin")
     blob = {
         "blob_name": vm.at("CodeBlob", "_name"),
         "frame_size": vm.at("CodeBlob", "_frame_size"),
         "frame_complete": vm.at("CodeBlob", "_frame_complete_offset"),
-        "code": vm.at("CodeBlob", "_code_begin"),
+        "code": code,
         "compile_id": vm.at("nmethod", "_compile_id"),
-        "deopt_handler": vm.first(
-            ("CompiledMethod", "_deopt_handler_begin"), ("nmethod", "_deopt_handler_begin")
-        ),
+        "deopt_handler": deopt,
         "original_pc": vm.at("nmethod", "_orig_pc_offset"),
         "nmethod_method": vm.first(("CompiledMethod", "_method"), ("nmethod", "_method")),
-        "scopes_data": vm.first(
-            ("CompiledMethod", "_scopes_data_begin"), ("nmethod", "_scopes_data_begin")
-        ),
-        "metadata": vm.at("nmethod", "_metadata_offset"),
-        "scopes_pcs": vm.at("nmethod", "_scopes_pcs_offset"),
-        "dependencies": vm.at("nmethod", "_dependencies_offset"),
     }
-    blob_bytes = max(blob.values()) + 8
+    scopes = _scopes(vm, apart=relative)
+    blob_bytes = max(*blob.values(), *scopes) + 8
     if blob_bytes > 8 * JVM_BLOB_WORDS:
         raise UnknownStructuresError("an nmethod of more bytes than are read")
     layout = HotSpotLayout(
@@ -112,6 +167,8 @@ def read_layout(read: ReadMemory, structs: int, types: int) -> HotSpotLayout:
         high_boundary=vm.at("VirtualSpace", "_high_boundary"),
         **blob,
         blob_bytes=blob_bytes,
+        scopes=scopes,
+        relative=relative,
         pc_bytes=vm.size("PcDesc"),
         method_constants=vm.at("Method", "_constMethod"),
         constants_pool=vm.at("ConstMethod", "_constants"),
@@ -125,16 +182,45 @@ def read_layout(read: ReadMemory, structs: int, types: int) -> HotSpotLayout:
             ("ConstantPool", "_source_file_name_index"),
             ("InstanceKlass", "_source_file_name_index"),
         ),
+        file_of_class=not vm.has("ConstantPool", "_source_file_name_index"),
         class_name=vm.at("Klass", "_name"),
         symbol_length=vm.at("Symbol", "_length"),
         symbol_body=vm.at("Symbol", "_body"),
     )
-    offsets = layout._replace(version=0, heaps=0)
+    offsets = [value for value in layout if isinstance(value, int)]
+    offsets.remove(layout.heaps)
     if not (
         max(offsets) < _MOST_OFFSET and layout.pc_bytes in (12, 16) and is_address(layout.heaps)
     ):
         raise UnknownStructuresError("structures that no HotSpot has")
     return layout
+
+
+def _scopes(vm: VmStructs, *, apart: bool) -> ScopesInCode | ScopesApart:
+    if apart:
+        return ScopesApart(
+            mutable=vm.at("CodeBlob", "_mutable_data"),
+            mutable_bytes=vm.at("CodeBlob", "_mutable_data_size"),
+            relocation_bytes=vm.at("CodeBlob", "_relocation_size"),
+            immutable=vm.at("nmethod", "_immutable_data"),
+            immutable_bytes=vm.at("nmethod", "_immutable_data_size"),
+            pcs=vm.at("nmethod", "_scopes_pcs_offset"),
+            data=vm.at("nmethod", "_scopes_data_offset"),
+        )
+    return ScopesInCode(
+        metadata=vm.at("nmethod", "_metadata_offset"),
+        data=vm.at("CompiledMethod", "_scopes_data_begin"),
+        pcs=vm.at("nmethod", "_scopes_pcs_offset"),
+        dependencies=vm.at("nmethod", "_dependencies_offset"),
+    )
+
+
+def _word_at(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 8], "little")
+
+
+def _half_at(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 4], "little", signed=True)
 
 
 def _version(read: ReadMemory, vm: VmStructs) -> int:
@@ -199,4 +285,5 @@ def kernel_entry(layout: HotSpotLayout, heaps: list[tuple[int, int, int, int]]) 
         constants=layout.method_constants,
         code_size=layout.code_size,
         bytecodes=layout.constants_bytes,
+        relative=layout.relative,
     )

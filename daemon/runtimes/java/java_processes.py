@@ -23,6 +23,9 @@ from hpcd.model.region import Region
 # Processes that are remembered: stacks of processes that have ended may be on their way.
 _MOST_PROCESSES = 4096
 _MOST_LAYOUTS = 1024
+# In rounds of the recorder. A JVM has its code 0.1 s after it is mapped; programs may map it and
+# make none.
+_MOST_READINGS = 20
 
 
 @dataclass(slots=True)
@@ -58,6 +61,8 @@ class JavaProcesses:
         self._layouts: dict[tuple[str, int, int], HotSpotLayout] = {}
         """By file and user: processes may change their own tables. Their address is relative to
         where the file is mapped."""
+        self._due: dict[int, int] = {}
+        """How often a process is to be read again, by pid: until its JVM has code."""
         self.unknown: dict[str, str] = {}
         """Load modules whose Java frames are not taken, and why."""
 
@@ -69,21 +74,32 @@ class JavaProcesses:
         """Look for HotSpot in what ``pid`` maps, and for its code, which is there later."""
         known = self._processes.get(pid)
         if ended:
+            self._due.pop(pid, None)
             return
         if known and known.began != began:  # it was another program
             self._kernel.forget_jvm(pid)
+            self._due.pop(pid, None)
             known = self._processes.pop(pid, None) and None
         for region in regions:
             runtime = self._mappings.runtime_in(region)
             if runtime is None or JVM_STRUCTS not in runtime.symbols:
                 continue
+            self._due.setdefault(pid, _MOST_READINGS)
             try:
                 self._recognise(pid, began, region, runtime)
             except UnknownStructuresError as error:
                 self.unknown[region.path] = f"no Java frames: {error}"
+                self._due[pid] = 0
             except (OSError, WithheldError):
-                pass  # mappings are read again
+                pass  # it is read again
             return
+
+    def unsettled(self) -> list[int]:
+        """Return the processes that are to be read again now: their JVM had no code yet."""
+        due = [pid for pid, times in self._due.items() if times]
+        for pid in due:
+            self._due[pid] -= 1
+        return due
 
     def on_fork(self, parent: int, child: int) -> None:
         """``child`` runs what ``parent`` does."""
@@ -114,6 +130,7 @@ class JavaProcesses:
         heaps = read_heaps(read, process.layout)
         if not heaps:
             return
+        self._due[pid] = 0
         entry = kernel_entry(process.layout, heaps).pack()
         if entry != process.entry:
             process.entry = entry

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcd.array_types import I32, U64
-from hpcd.daemon.runtimes.java.hotspot_layouts import HotSpotLayout
+from hpcd.daemon.runtimes.java.hotspot_layouts import HotSpotLayout, Piece
 from hpcd.daemon.runtimes.process_memory import ReadMemory, is_address
 
 _SYMBOL_BYTES = 512
@@ -116,34 +116,39 @@ def read_blobs(
     blobs = {at: CompiledCode(name) for at, name in names.items() if name}
     room, parts = _MOST_SCOPES, {}
     for at, name in names.items():
-        begin, end = (_half(heads[at], to) for to in (layout.metadata, layout.dependencies))
-        if name.endswith("nmethod") and 0 <= end - begin <= room:
-            room -= end - begin
-            parts[at] = at + begin, end - begin
-    contents = read([*parts.values()]) if parts else []
-    for at, part in zip(parts, contents, strict=True):
-        blobs[at] = _compiled(layout, at, names[at], heads[at], part or b"")
+        pieces = layout.scopes.pieces(at, heads[at]) if name.endswith("nmethod") else ()
+        sizes = [size for _, size in pieces]
+        if pieces and min(sizes) >= 0 and sum(sizes) <= room:
+            room -= sum(sizes)
+            parts[at] = pieces
+    wanted = [piece for pieces in parts.values() for piece in pieces]
+    contents = iter(_possible(read, wanted))
+    for at in parts:
+        metadata, data, places = (next(contents) for _ in range(3))
+        blobs[at] = CompiledCode(
+            names[at],
+            _half(heads[at], layout.compile_id),
+            _word(heads[at], layout.nmethod_method),
+            _places(layout, places),
+            data,
+            np.frombuffer(metadata[: len(metadata) // 8 * 8], np.uint64),
+        )
     return blobs
 
 
-def _compiled(layout: HotSpotLayout, at: int, name: str, head: bytes, part: bytes) -> CompiledCode:
-    """The nmethod at ``at``, of whose bytes ``part`` begins with its metadata."""
-    begin = _half(head, layout.metadata)
-    scopes = max(_word(head, layout.scopes_data) - at - begin, 0)
-    pcs = max(_half(head, layout.scopes_pcs) - begin, scopes)
-    columns = layout.pc_bytes // 4
-    rows = part[pcs:]
-    rows = rows[: len(rows) // layout.pc_bytes * layout.pc_bytes]
-    places = np.frombuffer(rows, np.int32).reshape(-1, columns)[:, :2]
+def _places(layout: HotSpotLayout, data: bytes) -> I32:
+    """Offset of code and place of its scope i32[n, 2] of the PcDescs ``data``, sorted."""
+    rows = data[: len(data) // layout.pc_bytes * layout.pc_bytes]
+    places = np.frombuffer(rows, np.int32).reshape(-1, layout.pc_bytes // 4)[:, :2]
     places = places[(places[:, 0] >= 0) & (places[:, 1] >= 0)]
-    return CompiledCode(
-        name,
-        _half(head, layout.compile_id),
-        _word(head, layout.nmethod_method),
-        places[np.argsort(places[:, 0], kind="stable")],
-        part[scopes:pcs],
-        np.frombuffer(part[: min(scopes, len(part)) // 8 * 8], np.uint64),
-    )
+    return places[np.argsort(places[:, 0], kind="stable")]
+
+
+def _possible(read: ReadMemory, pieces: Sequence[Piece]) -> list[bytes]:
+    """Memory of ``pieces``, none where there can be none."""
+    some = [piece for piece in pieces if piece[1] and is_address(piece[0])]
+    contents = dict(zip(some, read(some), strict=True)) if some else {}
+    return [contents.get(piece) or b"" for piece in pieces]
 
 
 def read_methods(
@@ -160,9 +165,12 @@ def read_methods(
     names = _symbols(read, layout, {
         at: pools[at] + first + 8 * _quarter(heads[at], layout.name_index) for at in pool_heads
     })  # fmt: skip
+    named = pool_heads
+    if layout.file_of_class:
+        named = _pieces(read, klasses, layout.source_file + 2)
     files = _symbols(read, layout, {
         at: pools[at] + first + 8 * index
-        for at, head in pool_heads.items()
+        for at, head in named.items()
         if (index := _quarter(head, layout.source_file))
     })  # fmt: skip
     classes = _symbols(read, layout, {at: to + layout.class_name for at, to in klasses.items()})

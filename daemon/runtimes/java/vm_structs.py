@@ -57,6 +57,10 @@ class VmStructs:
                 return self._fields[owner, name]
         raise UnknownStructuresError(f"no {owner}::{names[0]} in libjvm")
 
+    def has(self, owner: str, name: str) -> bool:
+        """Return whether there is such a field."""
+        return (owner, name) in self._fields
+
     def first(self, *places: tuple[str, str]) -> int:
         """Return what :meth:`at` does, of the first of ``places`` (type, field) that there is."""
         for place in places:

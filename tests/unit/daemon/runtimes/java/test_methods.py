@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.daemon.runtimes.java.methods import CompiledCode, JavaMethod, read_lines, read_number
+from hpcd.daemon.runtimes.java.hotspot_layouts import HotSpotLayout, ScopesApart, ScopesInCode
+from hpcd.daemon.runtimes.java.methods import (
+    CompiledCode,
+    JavaMethod,
+    read_blobs,
+    read_lines,
+    read_number,
+)
 
 
 def written(value: int, zero_excluded: int) -> bytes:
@@ -77,3 +85,64 @@ def test_lines_of_any_memory_are_lines(data: bytes) -> None:
     for bytecode, line in read_lines(data, 0):
         assert 0 < line < 1 << 16
         assert struct.pack("<q", bytecode)
+
+
+METADATA = struct.pack("<QQ", 4096, 8192)
+# The caller's scope is at 1, what it inlines at 4.
+SCOPES = bytes([0, 0, 1, 8, 1, 2, 3])
+PLACES = struct.pack("<iiii", 10, 1, 0, 0) + struct.pack("<iiii", 20, 4, 0, 0)
+AT, NAME = 0x10000, 0x20000
+
+
+def layout(scopes: ScopesInCode | ScopesApart) -> HotSpotLayout:
+    """With the name of a CodeBlob at 0, its number at 8, its method at 16."""
+    nothing = dict.fromkeys(HotSpotLayout._fields, 0)
+    return HotSpotLayout(**nothing)._replace(
+        version=17, blob_bytes=72, compile_id=8, nmethod_method=16, pc_bytes=16, scopes=scopes
+    )
+
+
+def blob(contents: dict[int, bytes], scopes: ScopesInCode | ScopesApart) -> CompiledCode:
+    def read(pieces: Sequence[tuple[int, int]]) -> list[bytes | None]:
+        parts: list[bytes | None] = []
+        for at, size in pieces:
+            begin = max((begin for begin in contents if begin <= at), default=0)
+            parts.append(contents.get(begin, b"")[at - begin :][:size])
+        return parts
+
+    return read_blobs(read, layout(scopes), [AT])[AT]
+
+
+def test_scopes_in_the_code() -> None:
+    head = struct.pack("<QQQ", NAME, 7, 4096)
+    pcs = 80 + len(METADATA) + len(SCOPES)
+    head += struct.pack("<iiQi", 80, pcs, AT + 80 + len(METADATA), pcs + len(PLACES))
+    code = head.ljust(80, b"\0") + METADATA + SCOPES + PLACES
+    contents = {AT: code, NAME: b"nmethod\0"}
+    compiled = blob(contents, ScopesInCode(metadata=24, data=32, pcs=28, dependencies=40))
+    assert (compiled.compile_id, compiled.method) == (7, 4096)
+    assert compiled.frames(11, 0) == [(8192, 2), (4096, 7)]
+
+
+def test_scopes_apart() -> None:
+    head = struct.pack("<QQQQQ", NAME, 7, 4096, 0x30000, 0x40000)
+    apart = b"dependencies" + PLACES + SCOPES
+    head += struct.pack("<iiiii", 8 + len(METADATA), 8, len(apart), 12, 12 + len(PLACES))
+    contents = {AT: head.ljust(80, b"\0"), NAME: b"nmethod\0"}
+    contents |= {0x30000: bytes(8) + METADATA, 0x40000: apart}
+    compiled = blob(
+        contents,
+        ScopesApart(
+            mutable=24, mutable_bytes=40, relocation_bytes=44,
+            immutable=32, immutable_bytes=48, pcs=52, data=56,
+        ),
+    )  # fmt: skip
+    assert compiled.frames(10, 0) == [(4096, 7)]
+    assert compiled.frames(11, 0) == [(8192, 2), (4096, 7)]
+
+
+@given(head=st.binary(min_size=80, max_size=80))
+def test_scopes_of_any_head_are_bounded(head: bytes) -> None:
+    for scopes in (ScopesInCode(24, 32, 28, 40), ScopesApart(24, 40, 44, 32, 48, 52, 56)):
+        named = struct.pack("<Q", NAME) + head[8:]
+        assert blob({AT: named, NAME: b"nmethod\0"}, scopes).kept_bytes < 8 << 20

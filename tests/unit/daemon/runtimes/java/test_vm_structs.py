@@ -54,6 +54,32 @@ def test_tables_that_cannot_be_read() -> None:
         vm_structs(tables(end=False))
 
 
+def refusal(version: int, more: Sequence[bytes]) -> str:
+    """Why structures with this version and one field more are refused."""
+    strings = [b"Abstract_VM_Version", b"_vm_major_version", *more]
+    names = {0x6000 + 0x100 * number: text for number, text in enumerate(strings)}
+    at = list(names)
+    fields = [(at[0], at[1], 0, 1, 0, 0, 0x4000)]
+    fields += [(at[2], at[3], 0, 1, 0, 0, 8)] if more else []
+    rows = b"".join(struct.pack("<QQQiiQQ", *row) for row in fields)
+    contents = memory(rows + bytes(56), bytes(40)) | {0x4000: struct.pack("<I", version)}
+    contents |= {at: text + b"\0" for at, text in names.items()}
+
+    def read(pieces: Sequence[tuple[int, int]]) -> list[bytes | None]:
+        return [contents[at][:size] if at in contents else None for at, size in pieces]
+
+    with pytest.raises(UnknownStructuresError) as caught:
+        read_layout(read, 0x1000, 0x1100)
+    return str(caught.value)
+
+
+def test_other_versions_are_refused_by_name() -> None:
+    assert refusal(23, ()) == "Java 23"
+    assert refusal(25, ()) == "no CodeBlob::_code_begin in libjvm"
+    # HotSpot 25 is also that of Java 8.
+    assert refusal(25, (b"CodeCache", b"_heap")) == "Java 8 or older"
+
+
 @given(st.binary(max_size=400), st.binary(max_size=400))
 def test_any_memory_is_refused(fields: bytes, types: bytes) -> None:
     contents = memory(fields, types)
