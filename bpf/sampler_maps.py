@@ -25,6 +25,9 @@ MAX_PYTHON_PROGRAMS = 1024
 # Processes that are not recorded and wake threads that are, or have their CPU, in a round: of
 # others the names are not known.
 MAX_OUTSIDERS = 4096
+# Work items that recorded threads have queued for kernel workers, and workers at these: of more the
+# oldest are forgotten.
+_MOST_QUEUED = 4096
 
 _MOST_TIDS = Path("/proc/sys/kernel/pid_max")
 
@@ -72,6 +75,8 @@ class SamplerMaps(maps.MapSet):
         self.create("walk_budgets", maps.ARRAY, wire.BUDGET_BYTES, wire.USER_SLOTS * cpus)
         self.create("ring_budgets", maps.ARRAY, wire.BUDGET_BYTES, wire.RING_USES * wire.USER_SLOTS)
         self.create("occupancy", maps.ARRAY, wire.OCCUPANCY_BYTES, cpus)
+        self.create("queued", maps.LRU_HASH, 4, _MOST_QUEUED, key_size=8)
+        self.create("worked_for", maps.LRU_HASH, 4, _MOST_QUEUED)
         self.create("waking", maps.PERCPU_ARRAY, wire.WAKING_BYTES, 1)
         self.outsiders = self.create("outsiders", maps.LRU_HASH, wire.Outsider.BYTES, MAX_OUTSIDERS)
         self.create("long_walk", maps.PERCPU_ARRAY, wire.LONG_WALK_BYTES, 1)

@@ -124,6 +124,8 @@ class SamplerOptions:
                 "on_hrtimer_end": "hrtimer_expire_exit",
                 "on_timer": "timer_expire_entry",
                 "on_timer_end": "timer_expire_exit",
+                "on_queued": "workqueue_queue_work",
+                "on_work": "workqueue_execute_start",
                 "on_softirq": "softirq_entry",
                 "on_interrupt": "irq_handler_entry",
                 "on_interrupt_end": "irq_handler_exit",

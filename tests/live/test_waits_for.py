@@ -21,6 +21,7 @@ pytestmark = pytest.mark.root
 _NAMED, _OTHERS = 0.95, 0.02
 _KINDS = (
     "mutexes", "five", "stolen", "inherited", "condition", "barrier", "semaphore", "writer",
+    "terminal",
     "reader", "join", "child", "end", "posted", "flock", "continued", "pipes", "socket", "epoll",
     "eventfd", "poll", "signal", "message", "sleep", "timer", "outside",
 )  # fmt: skip

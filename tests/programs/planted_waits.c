@@ -20,6 +20,7 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -232,6 +233,13 @@ static void *reads_lock(void *unused)
 	return 0;
 }
 
+static void *types(void *unused)
+{
+	culprit_works(0.1);
+	check(write(ends[1], "", 1) == 1);
+	return 0;
+}
+
 static void *kills(void *unused)
 {
 	culprit_works(0.1);
@@ -302,6 +310,15 @@ WAITS(socket)
 	char byte;
 
 	check(write(ends[0], "", 1) == 1 && read(ends[0], &byte, 1) == 1);
+	DONE;
+}
+
+/* A kernel worker hands over bytes that are written to a pseudo-terminal, and wakes the reader. */
+WAITS(terminal)
+{
+	char byte;
+
+	check(read(ends[0], &byte, 1) == 1);
 	DONE;
 }
 
@@ -386,6 +403,18 @@ WAITS(outside)
 	DONE;
 }
 
+static void open_terminal(void)
+{
+	struct termios terminal;
+
+	ends[1] = posix_openpt(O_RDWR | O_NOCTTY);
+	check(ends[1] >= 0 && !grantpt(ends[1]) && !unlockpt(ends[1]));
+	ends[0] = open(ptsname(ends[1]), O_RDWR | O_NOCTTY);
+	check(ends[0] >= 0 && !tcgetattr(ends[0], &terminal));
+	cfmakeraw(&terminal);
+	check(!tcsetattr(ends[0], TCSANOW, &terminal));
+}
+
 static void plant(const char *kind)
 {
 	static void *const number[2] = {(void *)0, (void *)1};
@@ -421,6 +450,7 @@ static void plant(const char *kind)
 	PLANT(condition, begin(signals, 0))
 	PLANT(pipes, begin(slow_stage, 0), pthread_create(&worker, 0, middle_stage, 0))
 	PLANT(socket, pthread_create(&worker, 0, serves, 0))
+	PLANT(terminal, open_terminal(), begin(types, 0))
 	PLANT(epoll, begin(writes_event, number[1]))
 	PLANT(eventfd, begin(writes_event, number[0]))
 	PLANT(poll, begin(writes_event, number[0]))

@@ -20,6 +20,13 @@
 #define SERVING_WHEEL 2
 DEFINE_MAP(WAKING, PERCPU_ARRAY, u32, struct waking);
 
+/* include/linux/sched.h; since 3.9 */
+#define PF_WQ_WORKER 0x20
+
+/* Numbers of recorded threads, by the work items that they have queued and by the kernel workers at such items. */
+DEFINE_MAP(QUEUED, LRU_HASH, u64, u32); /* by struct work_struct */
+DEFINE_MAP(WORKED_FOR, LRU_HASH, u32, u32); /* by the worker's tid */
+
 /* The paths of a CPU's wakers are taken so many ns apart, in the long run: walks of 1 to 2 us take at most 1.5 % of the
  * CPU then, and a seventh of what 50,000 switches a second cost it. Threads that wake one another in a chain do so at
  * once: several may be taken in a row. */
@@ -66,7 +73,11 @@ static __always_inline struct thread *note_waker(struct thread *woken, struct wa
 		}
 		if (!tid || FIELD(this_task()->flags) & PF_KTHREAD)
 			woken->waker_kind = WAKER_KERNEL_THREAD;
-		if (tid) {
+		u32 *queuer = FIELD(this_task()->flags) & PF_WQ_WORKER ? map_lookup(MAP(WORKED_FOR), &tid) : 0;
+		if (queuer && *queuer != woken->number) {
+			woken->waker_kind = WAKER_THREAD;
+			woken->waker = *queuer;
+		} else if (tid) {
 			woken->waker = note_outsider(this_task(), bpf_get_current_pid_tgid() >> 32);
 			woken->waker_kind |= OTHER_WAKER;
 		}
@@ -104,6 +115,39 @@ int on_waking(struct bpf_raw_tracepoint_args *ctx)
 	w->value = thread->number;
 	u64 id = bpf_get_current_pid_tgid();
 	take_path(ctx, w, waker, id >> 32, FIELD(this_task()->flags), 0, 0, 0, MAP(SWITCH_PROGRAMS));
+	return 0;
+}
+
+/* A work item is queued, by this thread or an interrupt that came upon it. Its entry is taken when a worker begins it, and
+ * dropped, if it was cancelled meanwhile, when another queues it again. */
+SECTION("raw_tp/")
+int on_queued(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 work = ctx->args[2];
+	u32 count = 0, tid = bpf_get_current_pid_tgid();
+	struct thread *thread = find_thread(tid);
+
+	if (thread && !thread->hidden && read_preempt_count(&count) && !(count & (HARDIRQ_OR_NMI | SOFTIRQ_SERVED)))
+		map_update(MAP(QUEUED), &work, &thread->number, 0);
+	else
+		map_delete(MAP(QUEUED), &work);
+	return 0;
+}
+
+SECTION("raw_tp/")
+int on_work(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 work = ctx->args[0];
+	u32 number, tid = bpf_get_current_pid_tgid();
+	u32 *queuer = map_lookup(MAP(QUEUED), &work);
+
+	if (!queuer) {
+		map_delete(MAP(WORKED_FOR), &tid);
+		return 0;
+	}
+	number = *queuer;
+	map_delete(MAP(QUEUED), &work);
+	map_update(MAP(WORKED_FOR), &tid, &number, 0);
 	return 0;
 }
 
