@@ -158,14 +158,13 @@ class Metrics:
         order = np.argsort(line, kind="stable")
         return _added_up(line[order], value[order])
 
-    def over_lines(self, metric: str | int, node: int, *, inclusive: bool = True) -> F64:
-        """``float64[lines]``: what ``node`` cost on each line, by default with all below it.
+    def over_lines(self, metric: str | int, node: int) -> F64:
+        """``float64[lines]``: the inclusive cost of ``node`` on each line.
 
         O(cells of the subtree), and a look at the contexts of each chunk.
         """
         begin, end = self._preorder
-        inside = (begin >= begin[node]) & (begin < (end[node] if inclusive else begin[node] + 1))
-        return self.over_contexts(metric, inside)
+        return self.over_contexts(metric, (begin >= begin[node]) & (begin < end[node]))
 
     def over_contexts(self, metric: str | int, inside: Mask) -> F64:
         """``float64[lines]``: what the nodes of ``inside`` ``bool[nodes]`` cost on each line.

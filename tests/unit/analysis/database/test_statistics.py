@@ -60,7 +60,7 @@ def test_one_context_over_lines_ranks_jobs_and_hosts(db: Database) -> None:
     ranks = db.lines.rank
     for node in range(len(db.cct)):
         assert np.allclose(db.metrics.over_lines("cpu_time", node), table[node])
-        own = db.metrics.over_lines("cpu_time", node, inclusive=False)
+        own = db.metrics.over_contexts("cpu_time", np.arange(len(db.cct)) == node)
         assert np.isclose(own.sum(), db.metrics.exclusive("cpu_time")[node])
         statistics = db.statistics("cpu_time", node, by="rank")
         expected = np.array([table[node][ranks == rank].sum() for rank in range(5)])
