@@ -14,6 +14,8 @@ from hpcd.wording import counted, rounded
 # Other use of the CPUs that is mentioned beside the threads' own, of all CPUs; and what limits
 # withheld, of the time waited.
 _MENTIONED = 0.1
+# Of the time waited what would be waited without others, in threads that wait by themselves, too.
+_REMAINS = 0.125
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,20 @@ class CpuDemand:
     @property
     def outside(self) -> float:
         """Seconds of waiting that others caused: they had the CPUs, no limit kept these from the
-        threads, and no more threads wanted to run at a time than there are CPUs."""
+        threads, and no more threads wanted to run at a time than there are CPUs. Of threads that
+        want to run only because others have the CPUs, as of a pool whose requests pile up, all."""
         alone = self.ran + self.waited <= self.span
         taken = self.taken if self.taken is not None else self.waited if alone else 0.0
+        if taken > self.ran and self._remaining < _REMAINS * self.waited:
+            return max(self.waited - self._remaining - self.withheld, 0.0)
         return max(min(self._unexplained - self.withheld, taken), 0.0)
+
+    @property
+    def _remaining(self) -> float:
+        """Seconds of waiting if there were no others and the threads had the same to do, as many of
+        them at a time."""
+        many = (self.ran + self.waited) / (max(self.cpus, 1) * self.span)
+        return max(many - 1, 0.0) * self.ran
 
     @property
     def _unexplained(self) -> float:

@@ -50,22 +50,35 @@ NO_PHRASE = Phrase("")
 def fit_phrases(phrases: Sequence[Phrase], room: int) -> list[str]:
     """Return the texts of ``phrases``, of ``room`` characters or fewer together where words alone
     have that room: with shorter call paths, without those of a rank, with shorter names, without
-    call paths, in this order. Those left out are empty."""
+    call paths, in this order. Those left out are empty. What room is left has the callers of those
+    that are kept, the last one's first: it tells who was waited for."""
     for rank, most in _steps(phrases):
         texts = [phrase.text(most) if phrase.rank <= rank else "" for phrase in phrases]
+        left = room - sum(map(len, texts))
+        if left < 0:
+            continue
+        for at in reversed(range(len(phrases))):
+            for more in range(most + 1, len(phrases[at].path) + 1 if texts[at] else 0):
+                longer = phrases[at].text(more)
+                if len(longer) - len(texts[at]) > left:
+                    break
+                left += len(texts[at]) - len(longer)
+                texts[at] = longer
+        return texts
+    kept = [phrase if phrase.rank == 0 else NO_PHRASE for phrase in phrases]
+    while any(phrase.path for phrase in kept):
+        named = sum(bool(phrase.path) for phrase in kept)
+        width = (room - sum(len(phrase.words) for phrase in kept)) // named
+        texts = [
+            phrase.words + shorten(name, max(width, _LEAST_NAME)) if name or not phrase.path else ""
+            for phrase in kept
+            for name in (phrase.text(1)[len(phrase.words) :],)
+        ]
         if sum(map(len, texts)) <= room:
             return texts
-    kept = [phrase if phrase.rank == 0 else NO_PHRASE for phrase in phrases]
-    named = sum(bool(phrase.path) for phrase in kept)
-    width = (room - sum(len(phrase.words) for phrase in kept)) // max(named, 1)
-    texts = [
-        phrase.words + shorten(name, max(width, _LEAST_NAME)) if name or not phrase.path else ""
-        for phrase in kept
-        for name in (phrase.text(1)[len(phrase.words) :],)
-    ]
-    if sum(map(len, texts)) > room:  # the amounts before them tell more
-        return ["" if phrase.path else phrase.words for phrase in kept]
-    return texts
+        # The amounts before them tell more, and the last one who was waited for.
+        kept[next(at for at, phrase in enumerate(kept) if phrase.path)] = NO_PHRASE
+    return [phrase.words for phrase in kept]
 
 
 def _steps(phrases: Sequence[Phrase]) -> Iterator[tuple[int, int]]:

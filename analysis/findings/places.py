@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from operator import itemgetter
 from pathlib import PurePath
 
@@ -18,7 +19,6 @@ from hpcd.analysis.parallel.program_code import program_modules
 from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.analysis.profile.nameless import named_path
 from hpcd.analysis.profile.python_modules import python_module
-from hpcd.analysis.profile.row_text import name_runs
 from hpcd.analysis.roles.role import NameRole
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.symbols.short_names import short_names
@@ -54,6 +54,12 @@ class Place:
 def names_in_words(names: Sequence[str]) -> list[str]:
     """Return ``names`` shortened, of inlined procedures, too, as sentences have them."""
     return [name.removesuffix(_INLINED) for name in short_names(names)]
+
+
+def without_runs(names: Sequence[str]) -> tuple[str, ...]:
+    """Return ``names`` with each that follows itself left out: however deep a procedure calls
+    itself, it is one place."""
+    return tuple(name for name, _ in groupby(names))
 
 
 class Places:
@@ -163,7 +169,7 @@ class Places:
             return (), ""
         names = names_in_words(self._path(node, called))
         callee = names.pop() if called else ""
-        return tuple(name_runs(names)), callee
+        return without_runs(names), callee
 
     def _path(self, node: int, called: int) -> list[str]:
         db, path = self._db, list[int]()

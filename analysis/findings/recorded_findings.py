@@ -96,10 +96,12 @@ def _message_waits(facts: Facts) -> Iterator[Finding]:
     place = use.places.path(node)
     outside, words = meanwhile(facts, Use.OTHERS, total, place.path)
     share = percent(seconds / recorded, 0)
+    # Of two call paths that of who is waited for tells more.
+    rank = int(any(phrase.path for phrase in words))
     yield Finding(
         "outside" if outside else "messages", "Calls of MPI wait for other ranks", total, "s",
         total / use.lived, "the ranks' time",
-        place.phrase(f"{share} in " + "MPI" * (not place.path)),
+        place.phrase(f"{share} in " + "MPI" * (not place.path), rank),
         (Phrase(f" ({kind.label})", rank=1), *words),
     )  # fmt: skip
 

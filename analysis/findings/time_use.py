@@ -32,6 +32,8 @@ from hpcd.array_types import F64, I64, U32, Mask
 # A thread that runs for less of what its process's busiest one does serves it: it waits for work.
 # Not so one that wants a CPU for this part of its life, such as one of thousands that live briefly.
 _SERVES, _WANTS = 0.05, 0.5
+# A process that does less of what the busiest one does may sleep, as a client of it.
+_SLEEPS = 0.25
 # A thread that waits for readers for this part of the recording could have worked meanwhile.
 _HELD_UP = 0.2
 
@@ -43,9 +45,10 @@ class TimeUse:
     Who polls for others and has no CPU waits for these, not for the CPU.
     A thread that hardly runs beside its process's busiest one, nor wants to, counts only for locks
     and CPUs it waits for; one that wants to, a process that hardly runs beside the busiest one, or
-    has its descendants do more than it does, may sleep or wait for others, and a first thread may
-    sleep if others do more than it does. A process's only thread works where it takes
-    a lock. ``by_thread`` ``float64[lines, uses]`` are the seconds of every thread, counted or not.
+    has its descendants do more than it does, may sleep or wait for others, and a process that does
+    much less, or its first thread that runs the program, may sleep if others do more than it does.
+    A process's only thread works where it takes a lock. ``by_thread`` ``float64[lines, uses]`` are
+    the seconds of every thread, counted or not.
     """
 
     def __init__(self, db: Database) -> None:
@@ -78,8 +81,11 @@ class TimeUse:
         idle = of_process < _SERVES * of_process.max()
         idle |= of_process < sum_of_descendants(parent, of_process)
         self._idle: Mask = self._counts & (idle[process] | hardly) & (db.lines.rank < 0)
-        first = db.lines.start == _least_by(process, db.lines.start)[process]
+        # A run-time system, as Java's, may have begun with a thread of its own.
+        begins = np.where(self._runs_own(), db.lines.start, np.iinfo(np.int64).max)
+        first = begins == _least_by(process, begins)[process]
         self._paces: Mask = first & (2 * cpu < of_process[process])
+        self._paces |= (of_process < _SLEEPS * of_process.max())[process] & (db.lines.rank < 0)
         self._alone: Mask = (np.bincount(process) == 1)[process]
         self.by_thread = np.zeros((len(cpu), len(Use)))
         self._seconds = np.zeros((len(Use), len(db.cct)))
@@ -208,6 +214,14 @@ class TimeUse:
             for sums, part in ((self.by_thread.T, by_pipes.T), (self._seconds, in_pipes)):
                 sums[Use.OTHERS] += part[Use.OTHERS]
                 sums[Use.EVENTS] -= part[Use.OTHERS]
+
+    def _runs_own(self) -> Mask:
+        """``bool[lines]``: which were seen in the program's own procedures."""
+        own = np.zeros(len(self._db.lines), bool)
+        for metric in ("cpu_time", "blocked_time"):
+            for _, line, node, _ in self._cells(metric):
+                own[line[self.contexts.own[node] > 0]] = True
+        return own
 
     def _held_up(self) -> Mask:
         """``bool[lines]``: which wait for readers, as of a full pipe, for much of the recording. In

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator
+from operator import itemgetter
 
 import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.findings.context_use import Use
+from hpcd.analysis.findings.context_use import FOR_OTHERS, Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import LEAST_SHARE, Finding
 from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase
-from hpcd.analysis.findings.places import Place, names_in_words
+from hpcd.analysis.findings.places import Place, names_in_words, without_runs
 from hpcd.analysis.findings.rule import FindingRule
 from hpcd.analysis.parallel.imbalance import Imbalance
 from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.nameless import named_path, without_address
-from hpcd.analysis.profile.row_text import name_runs
 from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.array_types import F64, I64
@@ -38,6 +40,8 @@ _TURNS = 0.9
 _HANDED = (Use.OTHERS, Use.STARVED, Use.EVENTS)
 # A sum of samples has the standard error of their number's square root.
 _ERRORS = 3
+# What ends the names of a library's threads that do the same, and their thread ids.
+_NUMBER = re.compile(r"([ #_/-]*\d+)+$")
 # As "rank 1234": takes no room from the call path.
 _SHORT = 9
 
@@ -69,7 +73,8 @@ def meanwhile(
     starved &= not (_one_does_more(facts, sharing) or _take_turns(sharing))
     if starved or (1 - ready) * whole < LEAST_SHARE * use.own:
         return True, words
-    node, blamed = _costliest_part(sharing)
+    polled = sum(float(use.seconds(kind).sum()) - use.with_cpu(kind) for kind in FOR_OTHERS)
+    node, blamed = _costliest_part(sharing, polled)
     label = without_address(sharing.matching.places[sharing.matching.place_of[node]].label)
     if not node or label.startswith(("[truncated", "[address")):
         return False, words
@@ -79,7 +84,10 @@ def meanwhile(
     if by_rank[late] >= _MOSTLY * by_rank.sum():
         who = f"{sharing.ranks.kind} {sharing.ranks.number[late]}"
     region = bool(have(role_table().of_labels([label]), NameRole.REGION)[0])
-    (label,) = names_in_words([label])
+    callee = sharing.blamed_callee(node)
+    label, *called = names_in_words([label, *[callee] * bool(callee)])
+    if label in path and called:
+        return False, (*_beside(blamed / whole, who, (label,), called[0]), *words)
     if label in path and (region or 2 * sharing.blame[node] < blamed):
         return False, words  # they wait for work in several places
     return False, (*_beside(blamed / whole, who, () if label in path else (label,)), *words)
@@ -123,6 +131,8 @@ def _blame(
     """Return who was busy meanwhile and where, in words: ``share`` of the waits each."""
     db = facts.db
     (top, *_) = facts.use.places.ranked(sum_by(node, share, len(db.cct))) or [Place((), "", 0.0, 0)]
+    if not top.path and kind != Use.LOCKS:
+        return _helpers(db, share, line)
     if not top.path or top.seconds < 0.5:
         return ()
     common = 0
@@ -146,6 +156,19 @@ def _blame(
     return (held, Phrase(f" ({who})", rank=2)) if alone else (held,)
 
 
+def _helpers(db: Database, share: F64, line: I64) -> tuple[Phrase, ...]:
+    """Return which threads of a library, such as a garbage collector's, were busy meanwhile: those
+    whose names differ in numbers alone are one."""
+    of_name = defaultdict[str, float](float)
+    for at, part in enumerate(sum_by(line, share, len(db.lines)).tolist()):
+        if part > 0:
+            of_name[_NUMBER.sub("", _thread(db, at))] += part
+    name, much = max(of_name.items(), key=itemgetter(1), default=("", 0.0))
+    if not name or name == "thread" or much < 0.5:
+        return ()
+    return (Phrase(f"; {percent(min(much, 1.0), 0)} with {name}", rank=1),)
+
+
 def _thread(db: Database, line: int) -> str:
     """Return what a thread is called among those of its process."""
     label, _, thread = db.lines.labels([line])[0].rpartition(" · ")
@@ -155,13 +178,14 @@ def _thread(db: Database, line: int) -> str:
     return f"thread {thread}" if thread.isdigit() else thread
 
 
-def _costliest_part(sharing: Imbalance) -> tuple[int, float]:
+def _costliest_part(sharing: Imbalance, polled: float) -> tuple[int, float]:
     """Return the innermost context in which, with all it calls, threads were for half of the time
-    or more that others waited for those that had a CPU, and for how long (s). 0: there is none."""
+    or more that others waited for those that had a CPU, and for how long (s). 0: there is none.
+    ``polled`` seconds of waits had no CPU to poll on: in these all may have waited."""
     tree = sharing.matching.tree
     blame = sharing.blame - sharing.blame_while_ready
     blamed = tree.inclusive(blame)
-    most = np.flatnonzero(blamed >= 0.5 * (blame.sum() + sharing.unblamed))
+    most = np.flatnonzero(blamed >= 0.5 * (blame.sum() + max(sharing.unblamed - polled, 0.0)))
     # Nodes are numbered by levels, and the nodes with half of the whole are one path.
     node = int(most.max(initial=0))
     return node, float(blamed[node])
@@ -221,7 +245,9 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     names = [
         name for name in named_path(path_labels(sharing.matching, node)) if name not in _BEGINS
     ]
-    path = tuple(name_runs(names_in_words(names))) if node else ()
+    path = without_runs(names_in_words(names)) if node else ()
+    if not path and not facts.ranked:
+        return  # in a library: which of its threads takes a task is its affair
     kind = ranks.kind
     yield Finding(
         "imbalance",

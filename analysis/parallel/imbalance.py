@@ -107,6 +107,19 @@ class Imbalance:
         """``float64[n]``: seconds that ranks waited in a context, counted as ``own``."""
         return sum_by(self.owner, self._blame.idle, len(self.matching.tree))
 
+    def blamed_callee(self, node: int) -> str:
+        """Return the procedure of a library that the program's own context ``node`` called for half
+        of the time that it was waited for, as it slept there, by its display name; empty: none."""
+        tree, places = self.matching.tree, self.matching.places
+        within = np.where(self.owner == node, self._blame.seconds - self._blame.ready, 0.0)
+        called = np.flatnonzero((tree.parent == node) & (self.owner == node))
+        called = called[called != node]
+        inside = tree.inclusive(within)[called]
+        if not len(called) or inside.max() < 0.5 * within.sum():
+            return ""
+        place = places[self.matching.place_of[called[inside.argmax()]]]
+        return "" if place.kernel or not within.sum() else place.label
+
     @property
     def blame_of_rank(self) -> F64:
         """``float64[ranks]``: seconds for which each rank was waited for."""

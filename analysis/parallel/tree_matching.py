@@ -271,7 +271,9 @@ def _own(matching: Matching) -> Mask:
     """``bool[places]``: the program's own. A stub that leads into a library is that library's
     affair, and so is communication, whatever its library is called."""
     own = np.array([place.program for place in matching.places])
-    own &= ~have(matching.roles, NameRole.STUB | NameRole.COMMUNICATION)
+    # A language's library is part of each program, and works for the program's code.
+    library = NameRole.STUB | NameRole.COMMUNICATION | NameRole.HEADER
+    own &= ~have(matching.roles, library)
     return own | have(matching.roles, NameRole.STARTUP)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from hpcd.analysis.roles.role import NameRole, OpenmpFunction, OpenmpRole
 from hpcd.analysis.symbols.bare_names import bare_name
+from hpcd.analysis.symbols.short_names import without_return_type
 from hpcd.array_types import U32
 from hpcd.errors import UsageError
 from hpcd.model.scope import INLINED_ENDING, KERNEL_ENDING
@@ -144,7 +145,7 @@ def role_table() -> RoleTable:
 
 
 def _bare(name: str) -> str:
-    return bare_name(name).removesuffix(".cold").removesuffix(".part")
+    return without_return_type(bare_name(name).removesuffix(".cold").removesuffix(".part"))
 
 
 def _fits(pattern: re.Pattern[str] | None, name: str) -> bool:

@@ -96,6 +96,15 @@ def short_names(names: Sequence[str]) -> list[str]:
     return [before + short[plain] + added for before, plain, added in split]
 
 
+def without_return_type(name: str) -> str:
+    """Return the name of a C++ function without its return type, which the whole names of functions
+    made of templates begin with: ``int std::max<int>(int, int)`` is of the standard library, and
+    ``std::string app::join<int>(int)`` is not."""
+    if "::" not in name or "(" not in name or " " not in name or _depth(name) > _DEEPEST:
+        return name
+    return name[_scan(name, _Detail())[1] :]
+
+
 def _alike(short: dict[str, str]) -> list[list[str]]:
     """The names that have one short name with others."""
     names: dict[str, list[str]] = {}
@@ -160,8 +169,13 @@ def _without_details(name: str, detail: _Detail) -> str:
 
 def _qualified(name: str, detail: _Detail) -> list[str]:
     """The parts of a qualified name, the outermost first, without what is in brackets."""
+    return _scan(name, detail)[0]
+
+
+def _scan(name: str, detail: _Detail) -> tuple[list[str], int]:
+    """Return the parts of a qualified name, and where it begins behind its return type."""
     operators = {match.start(): match[0] for match in _OPERATOR.finditer(name)}
-    parts, word, at = [], "", 0
+    parts, word, at, begin = list[str](), "", 0, 0
     while at < len(name):
         if at in operators:
             word += operators[at]
@@ -188,10 +202,11 @@ def _qualified(name: str, detail: _Detail) -> list[str]:
                 word, at = word + " ", at + 1
             else:
                 parts, word, at = [], "", at + 1  # a return type ends here
+                begin = at
         else:
             word += text
             at = token.end()
-    return [part for part in (*parts, word) if part]
+    return [part for part in (*parts, word) if part], begin
 
 
 def _bracketed(opened: str, inside: str, word: str, detail: _Detail) -> str:

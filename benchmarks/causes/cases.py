@@ -46,7 +46,7 @@ PLANTED = {
         Case("synchronous_writes", "blocked", "writes_a_record > write"),
         Case("directory_walk", "system", "walks_the_tree > "),
         Case("byte_by_byte", "system", "reads_a_byte > read", exact=False),
-        Case("file_lock", "locks blocked", "books_in_the_file > flock"),
+        Case("file_lock", "locks", "books_in_the_file; held .*there"),
         Case("mapping_churn", "system", "maps_and_unmaps > (mmap|munmap)", exact=False),
         Case("copy_on_write", "system", "writes_to_copied_pages"),
         Case("cleared_buffers", "hot", "clears_the_buffer"),
@@ -79,7 +79,7 @@ PLANTED = {
     ),
     "Causes.java": (
         Case("java_monitor", "locks", "updatesTheTable"),
-        Case("java_garbage", "hot", "GC|[Gg]arbage|libjvm", exact=False),
+        Case("java_garbage", "hot communication", "GC|[Gg]arbage|libjvm", exact=False),
     ),
     "ranks.c": (
         Case("reader_rank", f"{_MPI} sleep", "reads_the_next_step", exact=False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import time
 from collections import Counter
@@ -15,10 +16,11 @@ import numpy as np
 import pytest
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.findings.context_use import Use
+from hpcd.analysis.findings.context_use import ContextUse, Use
 from hpcd.analysis.findings.findings import findings
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.parallel.imbalance import measure
+from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.measurement.reader import open_measurement
 from tests.support.paths import ROOT
 from tests.support.programs import PROGRAMS
@@ -298,6 +300,42 @@ def test_who_asks_through_the_network_waits_and_who_serves_is_idle(tmp_path: Pat
                 name != "healthy_thread_server"
             )
             assert waited >= float(out.split()[0]) * 0.98
+
+
+def test_who_waits_for_a_file_that_another_locked_waits_for_the_lock(tmp_path: Path) -> None:
+    """By the program's own clock, less what it had no CPU for; and who held it is told."""
+    program = cause("files.c", "file_lock", tmp_path)
+    out = hpcd("run", "-o", tmp_path / "m", "--", *program, "0.3").stdout
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    waited = sum(map(float, re.findall(r"^\d+\.\d+$", out, re.MULTILINE)))
+    with Database(tmp_path / "db") as db:
+        use = TimeUse(db)
+        starved = use.seconds(Use.STARVED).sum() + use.seconds(Use.RUNNABLE).sum()
+        for_locks = use.seconds(Use.LOCKS).sum()
+        assert waited - starved - 0.05 <= for_locks + 0.02 * waited and for_locks <= 1.02 * waited
+        first = next(one for one in findings(db) if one.kind == "locks")
+        assert "in main > file_lock > books_in_the_file; held" in first.text
+
+
+def test_processes_wait_for_each_other_by_eventfd_semaphores_and_queues(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """That is no wait for a device, nor for a request."""
+    program = build("waits_between_processes.c")
+    for name in ("asks_the_renderer", "edits_the_record", "submits_a_page"):
+        hpcd("run", "-o", tmp_path / f"{name}.m", "--", program, name)
+        hpcd("merge", tmp_path / f"{name}.m", "-o", tmp_path / name)
+        with Database(tmp_path / name) as db:
+            contexts = ContextUse(db)
+            (procedure,) = (number for number, of in enumerate(db.procedures.name) if of == name)
+            inside = innermost(db.cct, db.procedure_of_node == procedure) > 0
+            waits = inside & (db.metrics.exclusive("blocked_time") > 0.001)
+            assert waits.any()
+            if name == "asks_the_renderer":
+                assert contexts.pipe[waits].all()
+            else:
+                assert (contexts.of_wait[waits] == Use.OTHERS).all()
+            assert contexts.full[waits].all() == (name == "submits_a_page")
 
 
 def test_polling_in_the_library_of_openmp_is_no_work(tmp_path: Path) -> None:

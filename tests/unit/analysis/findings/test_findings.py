@@ -17,7 +17,7 @@ from hpcd.analysis.findings.cpu_demand import CpuDemand
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import Finding
 from hpcd.analysis.findings.findings import RULES, findings, scene
-from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase
+from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase, fit_phrases
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.parallel.imbalance import measure
@@ -231,6 +231,9 @@ def test_a_small_loss_does_not_come_before_the_work(tmp_path: Path) -> None:
         (1.9, 2.1, None, True, "4 at a time want to run on 2 CPUs"),
         (1.9, 478.1, None, True, "480 at a time want to run on 2 CPUs"),
         (1.4, 2.6, 0.6, True, "4 at a time want to run on 2 CPUs; other programs, hpcd among"),
+        # Requests to a pool of six threads pile up where others have the CPUs.
+        (0.2, 5.6, 1.8, False, "other programs, hpcd among them, used 1.8 of 2 CPUs"),
+        (0.8, 8.2, 1.2, True, "9 at a time want to run on 2 CPUs"),
     ],
 )
 def test_who_had_the_cpus_that_threads_wanted(
@@ -977,3 +980,62 @@ def test_who_has_no_cpu_has_none_in_its_own_procedure(tmp_path: Path) -> None:
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
         (said,) = (one for one in findings(db) if one.kind in ("runnable", "outside"))
         assert said.place.path == ("main", "work")
+
+
+def test_of_two_places_who_was_waited_for_stays_and_gets_the_room() -> None:
+    """Names of helpers tell little without their callers."""
+    waits = Phrase("90 % in ", ("main", "asks_the_server_for_the_next_block"), "MPI_Recv")
+    busy = Phrase("; 40 % with others in ", ("main", "advances_the_solution", "burn", "cpu"))
+    # Names of each are cut where there is room for neither, then the first goes.
+    assert fit_phrases((waits, busy), 80) == [
+        "90 % in asks_the_server_for_the_next_block",
+        "; 40 % with others in (+2) burn > cpu",
+    ]
+    assert fit_phrases((waits, busy), 65) == [
+        "90 % in asks_the_s…_block",
+        "; 40 % with others in cpu",
+    ]
+    assert fit_phrases((waits, busy), 40) == ["", "; 40 % with others in cpu"]
+    assert fit_phrases((waits, busy), 10) == ["", ""]
+    short = Phrase("in ", ("main", "asks"))
+    assert fit_phrases((short, busy), 78) == [
+        "in main > asks",
+        "; 40 % with others in main > advances_the_solution > burn > cpu",
+    ]
+
+
+def test_a_procedure_that_calls_itself_is_one_place(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {
+        0: [("/".join(["main", *["fib"] * depth]), "cpu", 0.2) for depth in range(1, 6)]
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
+        (hot,) = findings(db)
+        assert hot.text == (
+            "Most work is done in fib: 1.000 s, 100 % of the CPU time, in main > fib."
+        )
+
+
+def test_a_process_that_does_little_beside_another_may_sleep(tmp_path: Path) -> None:
+    """As the client of a server that was recorded with it."""
+    sleep = ("ask/Usleep/kernel:do_nanosleep", "blocked", 2.0)
+    for asks, kinds in ((0.1, {"hot"}), (0.8, {"hot", "sleep"})):
+        steps: dict[int, list[Step]] = {
+            0: [("serve", "cpu", 1.0)],
+            1: [("ask", "cpu", asks), sleep],
+        }
+        with hpcd.analysis.open(make(tmp_path / str(asks), steps, size=0)) as db:
+            kinds_reported = {one.kind for one in findings(db)} - {"processes"}
+            assert kinds_reported == kinds
+
+
+def test_the_first_thread_that_runs_the_program_may_sleep_between_tasks(tmp_path: Path) -> None:
+    """A run-time system, as Java's, began with a thread of its own."""
+    sleep = ("main/Sleep/kernel:do_nanosleep", "blocked", 2.0)
+    steps: dict[int, list[Step]] = {
+        0: [("Launch", "cpu", 0.1), ("Launch/k_wait", "blocked", 2.0)],
+        1: [("main", "cpu", 0.1), sleep],
+        2: [("answers", "cpu", 0.5), ("answers/Park/k_wait", "blocked", 1.6)],
+        3: [("answers", "cpu", 0.5), ("answers/Park/k_wait", "blocked", 1.6)],
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
+        assert "sleep" not in [one.kind for one in findings(db)]

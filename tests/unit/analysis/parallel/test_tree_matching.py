@@ -163,6 +163,9 @@ def test_paths_and_parts() -> None:
     with_stub = match([stub.database()], [["/opt/app/prog"]])
     assert path_labels(with_stub, 2) == ["usleep@plt"]
     assert owners(with_stub).tolist() == [0, 1, 0]
+    library = Program([("main", 1, 16, "", 0), ("core::num::unchecked_add", 1, 32, "", 0)])
+    with_library = match([library.database()], [["/opt/app/prog"]])
+    assert owners(with_library).tolist() == [0, 1, 0]
     assert within(matching, "main").tolist() == [False, True]
     with pytest.raises(UsageError):
         within(matching, "[all]")

@@ -73,6 +73,18 @@ NONE = NameRole(0)
         ("__gthread_mutex_lock(pthread_mutex_t*)", NameRole.HEADER),
         ("<solver::Field as core::clone::Clone>::clone", NONE),
         ("solver::stdlib::run", NONE),
+        ("double std::normal_distribution<double>::operator()<std::g>(std::g&)", NameRole.HEADER),
+        ("void std::__detail::__platform_wait<int>(int const*, int)", NameRole.HEADER),
+        ("std::vector<int> solver::sorted<int>(std::vector<int> const&)", NONE),
+        ("__glibcxx_rwlock_rdlock(pthread_rwlock_t*)", NameRole.HEADER),
+        ("__cxa_throw", NameRole.HEADER),
+        ("ReentrantLock.lock", NameRole.LOCK | NameRole.ASLEEP),
+        ("ReentrantReadWriteLock$WriteLock.lock", NameRole.LOCK | NameRole.ASLEEP),
+        ("ReentrantLock.unlock", NONE),
+        ("ThreadPoolExecutor.getTask", NameRole.EVENTS),
+        ("ThreadPoolExecutor.execute", NONE),
+        ("ScheduledThreadPoolExecutor$DelayedWorkQueue.take", NameRole.EVENTS),
+        ("Interpreter", NONE),
         ("runtime.memmove", NameRole.HEADER),
         ("runtime.findRunnable", NameRole.HEADER | NameRole.EVENTS),
         ("encoding/json.(*decodeState).object", NameRole.HEADER),
@@ -118,6 +130,8 @@ def test_roles_of_modules_are_those_of_their_procedures() -> None:
     assert table.of_module("libompi_dbg_msgq.so") == NameRole.SUPPORT
     sleep = table.of_procedure("JVM_SleepNanos", module="/usr/lib/jvm/lib/server/libjvm.so")
     assert sleep == NameRole.SUPPORT | NameRole.SLEEP | NameRole.ASLEEP
+    for stub in ("Interpreter", "StubRoutines (1)"):
+        assert table.of_procedure(stub, module="[jit]") == NameRole.ENTRY
 
 
 @pytest.mark.parametrize(
