@@ -91,8 +91,9 @@ class ContextUse:
     ``full`` such as last until another reads, ``connection`` waits for the other end of one, that
     asks or answers, ``listens`` for whoever connects; ``polls`` where threads wait on a CPU for
     others: to have none there costs nothing more; ``arrivals`` waits of :attr:`Use.OTHERS` that end
-    as another thread says so: that one may have had nothing to do itself; ``aside`` the kernel's
-    procedures that start and end processes, and wait for them and for input.
+    as another thread says so: that one may have had nothing to do itself; ``messages`` calls of MPI
+    and its like, and below; ``aside`` the kernel's procedures that start and end processes, and
+    wait for them and for input.
     """
 
     def __init__(self, db: Database) -> None:
@@ -151,6 +152,7 @@ class ContextUse:
             self.arrivals &= wait == Use.OTHERS
         self.gil = (wait == Use.LOCKS) & _mostly_for(db, GIL)
         self.full = self._below(NameRole.FULL)
+        self.messages = self._below(NameRole.COMMUNICATION)
         self.pipe = self._below(NameRole.PIPE) & (wait == Use.EVENTS)
         self.connection = by_kernel & (wait == Use.EVENTS) & (self.own > 0)
         self.listens = self._below(NameRole.HERD) & (wait == Use.EVENTS)

@@ -35,6 +35,12 @@ class Facts:
         """The name of the whole that shares of time are of."""
 
     @cached_property
+    def period(self) -> float:
+        """Seconds of CPU time that a sample stands for, 0 if not known."""
+        ((rate,),) = self.db.rows("SELECT max(frequency) FROM event WHERE metric = 'cpu_time'")
+        return 1.0 / rate if rate else 0.0
+
+    @cached_property
     def sharing(self) -> Imbalance | None:
         """The shares of work of ranks, or of threads; None where there are not several, or more
         than can be looked at."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.findings.context_use import Use
 from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import Finding
 from hpcd.analysis.findings.openmp_findings import REGIONS
@@ -35,6 +36,7 @@ _LARGE = 0.2
 _EXPLAINS = 0.6
 # Waits that are at most this multiple of those by recorded messages or regions are the same.
 _COVERED = 1.5
+_MOSTLY = 0.8
 
 
 def scene(db: Database) -> str:
@@ -68,7 +70,7 @@ def findings(db: Database, facts: Facts | None = None) -> list[Finding]:
         return []
     lost = [finding for rule in LOSSES for finding in _found(rule, facts)]
     recorded = [finding for finding in lost if finding.rule in (MESSAGES.name, REGIONS.name)]
-    lost = [one for one in lost if one.rule != WAITING.name or not _same(one, recorded)]
+    lost = [one for one in lost if one.rule != WAITING.name or not _same(one, recorded, facts)]
     lost.sort(key=lambda finding: -finding.share)
     for uneven in _found(UNEVEN_WORK, facts):
         # Before the waits that it explains.
@@ -102,7 +104,18 @@ def _found(rule: FindingRule, facts: Facts) -> list[Finding]:
     return [replace(finding, rule=rule.name) for finding in rule.find(facts)]
 
 
-def _same(wait: Finding, recorded: list[Finding]) -> bool:
-    """Whether ``recorded`` messages or regions explain most of a ``wait`` for others."""
-    for_others = wait.kind in ("communication", "outside")
-    return for_others and any(wait.share < _COVERED * one.share for one in recorded)
+def _same(wait: Finding, recorded: list[Finding], facts: Facts) -> bool:
+    """Whether ``recorded`` messages or regions explain most of a ``wait`` for others: that in calls
+    of MPI, of which these have the part that is waiting, or most of its time."""
+    if wait.kind not in ("communication", "outside"):
+        return False
+    if any(one.rule == MESSAGES.name for one in recorded) and _in_messages(facts):
+        return True
+    return any(wait.share < _COVERED * one.share for one in recorded)
+
+
+def _in_messages(facts: Facts) -> bool:
+    """Whether most of the ranks' time for others is in calls of MPI."""
+    seconds = facts.use.seconds(Use.OTHERS)
+    inside = float(seconds[facts.use.contexts.messages].sum())
+    return inside > _MOSTLY * float(seconds.sum())

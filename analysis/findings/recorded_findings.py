@@ -29,10 +29,12 @@ from hpcd.analysis.profile.row_text import shorten
 from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.model.calls import Group, ValueKind
-from hpcd.wording import bytes_text, percent
+from hpcd.wording import bytes_text, percent, time_text
 
 _MOST_CALLS = 1_000_000
 _NAME = 24
+# Of the time in calls of MPI the part that waits, above which the rest is not mentioned.
+_MOST_WAITS = 0.7
 _NO_FILES = ("socket", "pipe", "epoll", "eventfd", "timerfd", "tty")
 # Of memory that a process held most, what is still held of the second half of its time.
 _LEAK = 0.3
@@ -89,7 +91,8 @@ def _message_waits(facts: Facts) -> Iterator[Finding]:
         by_call[group.kind, group.node] += group.seconds  # type: ignore[assignment]
     recorded = float(sum(by_call.values()))
     # The whole that shares are of has the time of threads that count, and of each use once.
-    total = min(recorded, float(use.seconds(Use.OTHERS).sum()))
+    for_others = float(use.seconds(Use.OTHERS).sum())
+    total = min(recorded, for_others)
     if total < LEAST_SHARE * use.own:
         return
     ((kind, node), seconds), *_ = by_call.most_common(1)
@@ -102,8 +105,15 @@ def _message_waits(facts: Facts) -> Iterator[Finding]:
         "outside" if outside else "messages", "Calls of MPI wait for other ranks", total, "s",
         total / use.lived, "the ranks' time",
         place.phrase(f"{share} in " + "MPI" * (not place.path), rank),
-        (Phrase(f" ({kind.label})", rank=1), *words),
+        (Phrase(f" ({kind.label})", rank=1), *words, *_in_calls(for_others, total)),
     )  # fmt: skip
+
+
+def _in_calls(seconds: float, waited: float) -> tuple[Phrase, ...]:
+    """Return how long calls of MPI took in all, if that is much more than they waited: they copied
+    messages, too."""
+    words = f"; the calls take {time_text(seconds)}"
+    return (Phrase(words, rank=2),) if waited < _MOST_WAITS * seconds else ()
 
 
 def _held_memory(facts: Facts) -> Iterator[Finding]:

@@ -23,6 +23,8 @@ _WAITS = {
 # Of all the threads' time, that in which they had nothing to do among it: nobody would notice if
 # less were saved.
 _LEAST = 0.01
+# Of fewer samples the error is a third or more.
+_SAMPLES = 10
 # A thread that had no CPU for a time is late by a part of that time, and its waiters wait longer;
 # not so for a lock, which is waited for while another works with it.
 _LATE = 0.02
@@ -39,7 +41,7 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
         if kind in FOR_OTHERS and enough < total:  # polling of which others took the CPUs
             enough = max(enough, min(facts.waited_for_work, total))
         late = kind in (Use.OTHERS, Use.OPENMP)
-        if enough < max(least, _LATE * use.without_cpu * late):
+        if enough < max(least, _LATE * use.without_cpu * late, _SAMPLES * facts.period):
             continue
         if kind == Use.LOCKS and 2 * float(seconds[use.contexts.gil].sum()) > total:
             subject = "Threads wait for Python's lock (GIL)"

@@ -59,8 +59,8 @@ def meanwhile(
     if kind == Use.LOCKS and facts.use.roots.known:
         return False, ()  # at work meanwhile is not who holds it
     sharing, use = facts.sharing, facts.use
-    # Blame is known for all waits together: it describes waits that are most of them.
-    if sharing is None or seconds < _SAME * _waited(facts):
+    # Blame is known for all waits together: it describes waits of a kind that are most of them.
+    if sharing is None or float(use.seconds(kind).sum()) < _SAME * _waited(facts):
         return False, ()
     whole = float(sharing.blame.sum()) + sharing.unblamed
     if not whole:
@@ -191,15 +191,18 @@ def _costliest_part(sharing: Imbalance, polled: float) -> tuple[int, float]:
     return node, float(blamed[node])
 
 
-def _idle_beside(facts: Facts, sharing: Imbalance, node: int, most: int) -> bool:
-    """Whether several threads share the context ``node`` and, where waits were recorded, have
-    nothing to do for the greater part of what the one of index ``most`` works longer.
+def _idle_beside(facts: Facts, sharing: Imbalance, node: int, most: int, team: bool) -> bool:
+    """Whether the threads of a ``team``, or several that share the context ``node``, have, where
+    waits were recorded, nothing to do for the greater part of what the one of index ``most`` works
+    longer.
 
     Where whoever is free takes the next task, a thread that had a CPU for longer works for longer,
     and none waits for it but the one that gave the tasks, a process's first, which does less.
     """
     db, ranks = facts.db, sharing.ranks
     shares = sharing.by_rank(node) > LEAST_SHARE * sharing.own.maximum[node]
+    if team:
+        shares[:] = True
     if not db.metrics.knows_waits or np.count_nonzero(shares) < 2:
         return bool(np.count_nonzero(shares) >= 2)
     start, end = db.lines.start[ranks.line], db.lines.end[ranks.line]
@@ -208,7 +211,7 @@ def _idle_beside(facts: Facts, sharing: Imbalance, node: int, most: int) -> bool
     idle = (end[ranks.of_line == most].max() - start) / 1e9 - busy - used[:, Use.RUNNABLE]
     busy, idle = (sum_by(ranks.of_line, seconds, len(ranks)) for seconds in (busy, idle))
     first = ranks.of_line[start.argmin()]
-    shares[first] &= busy[first] >= _TAKES_PART * busy[shares].mean()
+    shares[first] &= team or busy[first] >= _TAKES_PART * busy[shares].mean()
     less = np.maximum(busy[most] - busy[shares], 0)
     return bool(np.minimum(less, idle[shares]).sum() > 0.5 * less.sum())
 
@@ -227,7 +230,7 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     node = int(own.argmax())
     at = int(np.flatnonzero(ranks.number == number)[0])
     # Threads that share neither barriers nor procedures need not do the same.
-    team = bool(have(db.roles, NameRole.TEAM).any()) or _idle_beside(facts, sharing, node, at)
+    team = _idle_beside(facts, sharing, node, at, bool(have(db.roles, NameRole.TEAM).any()))
     # Which thread of a run-time system's pool takes a task is chance.
     team &= not bool((have(db.roles, NameRole.EVENTS) & ~db.procedures.kernel).any())
     if loss < LEAST_SHARE * use.own / use.lived or not (team or facts.ranked):
@@ -239,8 +242,7 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     if use.by_thread[lines][:, _HANDED].sum() > most:
         return
     # Of sampled time a difference within the error says nothing.
-    ((rate,),) = db.rows("SELECT max(frequency) FROM event WHERE metric = 'cpu_time'")
-    if rate and most - mean < _ERRORS * (most / rate) ** 0.5:
+    if most - mean < _ERRORS * (most * facts.period) ** 0.5:
         return
     names = [
         name for name in named_path(path_labels(sharing.matching, node)) if name not in _BEGINS

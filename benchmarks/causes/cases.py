@@ -52,7 +52,12 @@ PLANTED = {
         Case("cleared_buffers", "hot", "clears_the_buffer"),
         Case("far_server", "network", "asks_the_far_server > recv"),
         Case("slow_names", "network", "looks_up_the_name > getaddrinfo"),
-        Case("connection_per_request", "system blocked", "connects_anew > connect", exact=False),
+        Case(
+            "connection_per_request",
+            "system blocked network",
+            "connects_anew > connect",
+            exact=False,
+        ),
     ),
     "processes.c": (
         Case("fork_of_a_large_process", "system children", "forks_for_an_item", exact=False),

@@ -1039,3 +1039,27 @@ def test_the_first_thread_that_runs_the_program_may_sleep_between_tasks(tmp_path
     }
     with hpcd.analysis.open(make(tmp_path / "db", steps, size=0, threads=True)) as db:
         assert "sleep" not in [one.kind for one in findings(db)]
+
+
+def test_a_team_of_which_one_had_a_cpu_for_longer_is_even(tmp_path: Path) -> None:
+    """Whoever is free takes the next part of a loop: nobody waits for the one that took more."""
+    barrier = "main/GOMP_barrier"
+    for last, kinds in (("runnable", set()), ("blocked", {"imbalance"})):
+        where = "main/row" if last == "runnable" else f"{barrier}/k_wait"
+        steps: dict[int, list[Step]] = {
+            0: [("main/row", "cpu", 1.0), (barrier, "cpu", 0.02)],
+            1: [("main/row", "cpu", 0.6), (where, last, 0.4), (barrier, "cpu", 0.02)],
+        }
+        path = make(tmp_path / last, steps, size=0, threads=True, library="/usr/lib/libgomp.so.1")
+        with hpcd.analysis.open(path) as db:
+            assert {one.kind for one in findings(db)} & {"imbalance"} == kinds
+
+
+def test_waits_of_a_few_samples_are_no_news(tmp_path: Path) -> None:
+    for seconds, speaks in ((0.004, False), (0.02, True)):
+        steps: dict[int, list[Step]] = {
+            rank: [("main/solve", "cpu", 0.03), ("main/MPI_Barrier", "cpu", seconds)]
+            for rank in range(2)
+        }
+        with hpcd.analysis.open(make(tmp_path / str(seconds), steps)) as db:
+            assert ("communication" in [one.kind for one in findings(db)]) is speaks
