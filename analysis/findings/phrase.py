@@ -76,7 +76,7 @@ def fit_phrases(phrases: Sequence[Phrase], room: int) -> list[str]:
         ]
         if sum(map(len, texts)) <= room:
             return texts
-        # The amounts before them tell more, and the last one who was waited for.
+        # The amounts are worth more than the first path; the last path is the one waited for.
         kept[next(at for at, phrase in enumerate(kept) if phrase.path)] = NO_PHRASE
     return [phrase.words for phrase in kept]
 

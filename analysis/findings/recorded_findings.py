@@ -33,7 +33,7 @@ from hpcd.wording import bytes_text, percent, time_text
 
 _MOST_CALLS = 1_000_000
 _NAME = 24
-# Of the time in calls of MPI the part that waits, above which the rest is not mentioned.
+# Where more than this part of the time in calls of MPI is waiting, the rest is not mentioned.
 _MOST_WAITS = 0.7
 _NO_FILES = ("socket", "pipe", "epoll", "eventfd", "timerfd", "tty")
 # Of memory that a process held most, what is still held of the second half of its time.
@@ -99,7 +99,7 @@ def _message_waits(facts: Facts) -> Iterator[Finding]:
     place = use.places.path(node)
     outside, words = meanwhile(facts, Use.OTHERS, total, place.path)
     share = percent(seconds / recorded, 0)
-    # Of two call paths that of who is waited for tells more.
+    # Where there are two call paths, the one that was waited for is more useful.
     rank = int(any(phrase.path for phrase in words))
     yield Finding(
         "outside" if outside else "messages", "Calls of MPI wait for other ranks", total, "s",

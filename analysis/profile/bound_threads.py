@@ -12,7 +12,7 @@ from hpcd.array_types import I64, Mask
 from hpcd.measurement.summary import BoundThreads, Summary
 from hpcd.wording import counted, number_ranges, percent
 
-# A thread that wants a CPU for less of what the busiest one of its CPUs does is not counted.
+# A bound thread counts if it wants a CPU for this part of the time of the busiest bound thread.
 _WANTS = 0.05
 # A CPU that is idle for this part of the recording has room for a thread.
 _IDLE = 0.5
@@ -22,8 +22,8 @@ _MOST_LETTERS = 20
 
 @dataclass(frozen=True, slots=True)
 class CrowdedCpus:
-    """CPUs ``cpus`` of a host, beside which ``threads`` threads may run on no others: these waited
-    ``waited`` seconds for one of them. Meanwhile the CPUs ``idle`` of that host had nothing to do
+    """CPUs ``cpus`` of a host, the only ones that ``threads`` threads may run on: those threads
+    waited ``waited`` seconds for a CPU. Meanwhile the CPUs ``idle`` of the host had nothing to do
     for ``idle_share`` of the recording, in the mean."""
 
     cpus: tuple[int, ...]

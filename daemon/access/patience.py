@@ -9,8 +9,8 @@ A thread that waits for a file system in user space cannot even be killed, nor d
 that it belongs to: what a user may serve is read by a process
 (:mod:`hpcd.daemon.access.target_reader`), whose times are those of here.
 
-Who is asked has no part in what a question waits for a CPU: one that is late but runnable is waited
-for again (:data:`RUNNABLE_PERIODS`).
+A question that waits for a CPU is not delayed by the process that it is about: a question that is
+late but runnable is waited for again (:data:`RUNNABLE_PERIODS`).
 
 Times by user: one who keeps the recorder waiting again and again is waited for ever less, so that
 all of a user's processes together cost a recording at most two seconds in ten minutes.
@@ -71,7 +71,7 @@ class _Asker(threading.Thread):
         for _ in range(RUNNABLE_PERIODS):
             if question.answered.wait(seconds) or not is_runnable(f"self/task/{self.native_id}"):
                 break
-        # One that has its answer sleeps until it has the interpreter's lock.
+        # An asker that has its answer sleeps until it has the interpreter's lock.
         return question.answered.wait(sys.getswitchinterval())
 
     def run(self) -> None:

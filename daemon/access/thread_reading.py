@@ -20,7 +20,7 @@ from hpcd.daemon.access import processes, target_reader
 
 # A stack that has to come back from a disk takes milliseconds for each page.
 _STALL_SECONDS = 2.0
-# One that has a CPU or waits for one is not kept by a process but by all that runs.
+# A reader that has a CPU or waits for one is delayed by the load, not by a process.
 _RUNNABLE_SECONDS = 20.0
 _LOOK_SECONDS = 0.2
 # Each leaves an iterator and a process behind.

@@ -168,7 +168,7 @@ class ControlSocket:
                 _wait_for_either(service, connection)
                 self._enter(peer.uid)
         except CutOffError:
-            raise  # nobody is left to read an answer
+            raise  # the client has closed its end: it reads no answer
         except HpcdError as error:
             journal.log_of_user("refused", peer.uid, pid=peer.pid, why=str(error))
             connection.settimeout(_PATIENCE_SECONDS)

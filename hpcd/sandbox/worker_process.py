@@ -152,7 +152,7 @@ class WorkerProcess:
             return False
         if is_runnable(process.pid):
             return True
-        # It may have answered, and slept, since its time was over.
+        # It may have answered since its time was over, and sleep now.
         answers = select.poll()
         answers.register(self.channel(), select.POLLIN)
         return bool(answers.poll(0))

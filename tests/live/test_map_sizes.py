@@ -1,4 +1,4 @@
-"""The maps that the recorder makes are those that the programs declare, of the same sizes."""
+"""The recorder makes the maps that the programs declare, with the same sizes."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ def test_who_asks_through_the_network_waits_and_who_serves_is_idle(tmp_path: Pat
 
 
 def test_who_waits_for_a_file_that_another_locked_waits_for_the_lock(tmp_path: Path) -> None:
-    """By the program's own clock, less what it had no CPU for; and who held it is told."""
+    """By the program's own clock, less its time without a CPU; the sentence names the holder."""
     program = cause("files.c", "file_lock", tmp_path)
     out = hpcd("run", "-o", tmp_path / "m", "--", *program, "0.3").stdout
     hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")

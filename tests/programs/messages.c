@@ -241,7 +241,7 @@ static void wildcards(void)
 		MPI_Waitall(80, requests, MPI_STATUSES_IGNORE);
 }
 
-/* Messages that are asked for before they are received, by each call that asks. */
+/* Messages that are probed before they are received, by each call that probes. */
 static void probed(void)
 {
 	MPI_Status status;

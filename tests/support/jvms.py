@@ -1,5 +1,4 @@
-"""The Java runtimes of this machine: those installed, and those that ``setup/jvms.sh`` has
-unpacked."""
+"""The Java runtimes of this machine: installed, or unpacked by ``setup/jvms.sh``."""
 
 from __future__ import annotations
 

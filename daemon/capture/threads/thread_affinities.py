@@ -24,7 +24,7 @@ class ThreadAffinities:
         self._turn: list[int] = []
 
     def read(self, thread: Thread) -> None:
-        """Read the CPUs of a thread; of one that has ended nothing is learned."""
+        """Read the CPUs of a thread, unless it has ended."""
         try:
             cpus = os.sched_getaffinity(thread.tid)
         except OSError:

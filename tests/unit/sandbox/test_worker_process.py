@@ -113,7 +113,7 @@ def test_one_that_is_late_but_runnable_is_waited_for(late: WorkerProcess) -> Non
 def test_one_that_is_late_is_ended(
     late: WorkerProcess, kind: bytes, runnable_seconds: float
 ) -> None:
-    """One that waits for what it reads, or that was runnable for as long as it may be."""
+    """A worker that sleeps, or that was runnable for as long as allowed."""
     late.runnable_seconds = runnable_seconds
     ask_late(late, kind, 60)
     with pytest.raises(LateError):

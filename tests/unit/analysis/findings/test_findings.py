@@ -1042,7 +1042,7 @@ def test_the_first_thread_that_runs_the_program_may_sleep_between_tasks(tmp_path
 
 
 def test_a_team_of_which_one_had_a_cpu_for_longer_is_even(tmp_path: Path) -> None:
-    """Whoever is free takes the next part of a loop: nobody waits for the one that took more."""
+    """A free thread takes the next part of a loop: no thread waits for another that took more."""
     barrier = "main/GOMP_barrier"
     for last, kinds in (("runnable", set()), ("blocked", {"imbalance"})):
         where = "main/row" if last == "runnable" else f"{barrier}/k_wait"
