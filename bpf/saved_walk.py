@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -38,6 +40,32 @@ _NO_ADDRESS = b"\xff"
 _PLACE = StackCopy.reader("start", "size", "unread")
 _FRAMES = StackEvent.reader("kernel_frames", "user_frames")
 _U64 = struct.Struct("<Q")
+_BX_UNAVAILABLE = (1 << 64) - 1
+
+
+class Caller(NamedTuple):
+    """The caller's registers, and the two words of the frame that is left."""
+
+    ip: int
+    sp: int
+    bp: int
+    word: int
+    position: int
+
+
+ReadStack = Callable[[int, int], bytes]
+"""Reads so many bytes of the stack from an address on; none where not all can be read."""
+
+
+class RuntimeCode(Protocol):
+    """Code of a process without unwind tables, ``code_bytes`` from ``code_begin`` on."""
+
+    code_begin: int
+    code_bytes: int
+
+    def step(self, ip: int, sp: int, bp: int, read: ReadStack, *, called: bool) -> Caller | None:
+        """Return the caller of the frame with these registers, which has ``called`` another or
+        stands at ``ip``; None where it is not found."""
 
 
 def joined(copy: bytes, piece: bytes) -> bytes:
@@ -84,6 +112,7 @@ class SavedWalker:
 
     def __init__(self, program: int, saved: maps.Map, programs: maps.Map) -> None:
         self._fd = program
+        self._code: RuntimeCode | None = None
         self._registers, saved_bytes = here(REGISTERS_BYTES), here(SAVED_BYTES)
         self._bytes_at = Saved.BYTES + self._registers
         size = -(-saved_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -99,10 +128,14 @@ class SavedWalker:
             self._memory, np.uint64, MAX_FRAMES + 1, saved_bytes - 8 * (MAX_FRAMES + 1)
         )
 
-    def walk(self, copy: bytes, space: Space, chain: bytes = b"") -> tuple[int, int, U64]:
+    def walk(
+        self, copy: bytes, space: Space, chain: bytes = b"", code: RuntimeCode | None = None
+    ) -> tuple[int, int, U64]:
         """The ending, the number of user frames and those kept, innermost first, of ``copy``
         (:class:`StackCopy`, which may have more than :data:`COPY_BYTES` of the stack) in an address
-        space; ``chain`` are the Python frames of its thread (:func:`without_chain`)."""
+        space; ``chain`` are the Python frames of its thread (:func:`without_chain`), ``code`` takes
+        the steps from code of its own."""
+        self._code = code
         start, _, _ = _PLACE(copy)
         first = StackCopy.BYTES + self._registers
         size = min(COPY_BYTES, len(copy) - first)
@@ -111,8 +144,9 @@ class SavedWalker:
         words = self._walk_at - 8 * PYTHON_WORDS
         memory[words - 8 : words + len(chain)] = _U64.pack(len(chain) // 8) + chain
         memory[: Saved.BYTES] = Saved(
-            start=start, size=size, begin=1, space_address=space.address, space_count=space.count
-        ).pack()
+            start=start, size=size, begin=1, space_address=space.address, space_count=space.count,
+            code_begin=code.code_begin if code else 0, code_bytes=code.code_bytes if code else 0,
+        ).pack()  # fmt: skip
         result = self._run()
         begin, end = 0, len(copy) - first
         while result[0] == _READ_FAULT and begin + COPY_BYTES < end:
@@ -144,14 +178,44 @@ class SavedWalker:
         return Walk.unpack(self._memory, self._walk_at)
 
     def _run(self) -> tuple[int, int, U64]:
+        saved = self._run_program()
+        while saved.ending == UnwindStatus.JVM_FRAME and self._step(saved):
+            saved = self._run_program()
+        kept = min(saved.frames, MAX_FRAMES)
+        return saved.ending, max(saved.depth, kept), self._frames[:kept].copy()
+
+    def _run_program(self) -> Saved:
         saved = Saved()
         for _ in range(_MAX_RUNS):
             libbpf.run_program(self._fd)
             saved = Saved.unpack(self._memory)
             if saved.done:
                 break
-        kept = min(saved.frames, MAX_FRAMES)
-        return saved.ending, max(saved.depth, kept), self._frames[:kept].copy()
+        return saved
+
+    def _step(self, saved: Saved) -> bool:
+        """Let the walk go on at the caller of the code that it has ended in; False where there is
+        none."""
+        walk = self._walked()
+        if not self._code:
+            return False
+
+        def read(address: int, size: int) -> bytes:
+            at = address - saved.start
+            if not 0 <= at <= saved.size - size:
+                return b""
+            return self._memory[self._bytes_at + at : self._bytes_at + at + size]
+
+        step = self._code.step(walk.ip, walk.sp, walk.bp, read, called=bool(walk.caller))
+        if step is None or step.sp <= walk.sp:
+            return False
+        walk.ip, walk.sp, walk.bp, walk.bx_at, walk.link = *step[:3], _BX_UNAVAILABLE, 0
+        walk.caller = 1
+        self._memory[self._walk_at : self._walk_at + Walk.BYTES] = walk.pack()
+        self._memory[: Saved.BYTES] = Saved(
+            start=saved.start, size=saved.size, word=step.word, position=step.position
+        ).pack()
+        return True
 
     def close(self) -> None:
         """Unmap the memory."""

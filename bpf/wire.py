@@ -90,7 +90,7 @@ CALL_SLOTS_BYTES = 16
 OBJECT_KEY_BYTES = 16
 COPIER_BYTES = {"x86_64": 0x100E8, "aarch64": 0x10160}
 KERNEL_PART_BYTES = 208
-SAVED_BYTES = {"x86_64": 0x16FE0, "aarch64": 0x170D0}
+SAVED_BYTES = {"x86_64": 0x17000, "aarch64": 0x170F0}
 LONG_WALK_BYTES = 16
 WAKING_BYTES = 24
 VALUE_PROGRAM_BYTES = 40
@@ -455,8 +455,12 @@ class StackCopy(WireStructure, kinds="u8 u8 u4 u4 u4 u2 u2"):
     unread: int = 0
 
 
-class Saved(WireStructure, kinds="u8 u4 u4 u4 u4 u4 u4 u4 u4"):
+class Saved(WireStructure, kinds="u8 u8 u8 u8 u8 u4 u4 u4 u4 u4 u4 u4 u4"):
     start: int = 0
+    code_begin: int = 0
+    code_bytes: int = 0
+    word: int = 0
+    position: int = 0
     size: int = 0
     begin: int = 0
     space_address: int = 0

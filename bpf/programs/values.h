@@ -254,6 +254,8 @@ struct kernel_part {
 /* A copied stack that is walked now, at user space's request. */
 struct saved {
 	u64 start; /* address of bytes[] in the target */
+	u64 code_begin, code_bytes; /* where user space takes the steps, as in struct walk */
+	u64 word, position; /* of the frame that user space has stepped from; 0: from none */
 	u32 size; /* used of bytes[] */
 	u32 begin;  /* 1: the walk has not begun */
 	struct space space; /* mappings of the moment of the copy */

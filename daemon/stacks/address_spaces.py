@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +13,8 @@ from hpcd.bpf.table_memory import MAPPING, Space, UnwindTables
 from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.naming.module_mappings import ModuleMappings
-from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
 from hpcd.daemon.targets.process_identity import identify
+from hpcd.daemon.targets.process_table import MappingWatcher
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
 
@@ -36,7 +36,7 @@ class Mapped:
 
 
 class AddressSpaces:
-    """Owns the address spaces in table memory, one for each process, and shows ``pythons`` what
+    """Owns the address spaces in table memory, one for each process, and shows ``watchers`` what
     they map."""
 
     def __init__(
@@ -45,12 +45,12 @@ class AddressSpaces:
         mappings: ModuleMappings,
         tables: UnwindTables,
         sampler: Sampler,
-        pythons: PythonProcesses,
+        watchers: Sequence[MappingWatcher],
     ) -> None:
         self._modules = modules
         self._module_mappings = mappings
         self._tables = tables
-        self._pythons = pythons
+        self._watchers = watchers
         modules.installer.connect(tables, sampler.set_rules)
         self._kernel = sampler.targets
         self._by_pid: dict[int, Mapped] = {}
@@ -98,7 +98,8 @@ class AddressSpaces:
             if len(rows) and not np.array_equal(rows, mapped.rows):
                 self._store(mapped, rows)
                 changed = True
-            self._pythons.on_mapped(pid, mapped.regions, mapped.image, ended=False)
+            for watcher in self._watchers:
+                watcher.on_mapped(pid, mapped.regions, mapped.image, ended=False)
         return changed
 
     def _mappings(self, mapped: Mapped) -> npt.NDArray[np.void]:
@@ -130,4 +131,5 @@ class AddressSpaces:
         for pid in self._by_pid.keys() - set(pids):
             self._free(self._by_pid.pop(pid))
             self._kernel.forget_process(pid)
-            self._pythons.on_exit(pid)
+            for watcher in self._watchers:
+                watcher.on_exit(pid)

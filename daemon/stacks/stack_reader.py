@@ -26,6 +26,8 @@ from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.naming.module_mappings import ModuleMappings
+from hpcd.daemon.runtimes.java.java_processes import JavaProcesses
+from hpcd.daemon.runtimes.java.method_naming import JavaNaming
 from hpcd.daemon.runtimes.python.frame_naming import PythonNaming
 from hpcd.daemon.runtimes.python.python_processes import PythonProcesses
 from hpcd.daemon.stacks.address_spaces import AddressSpaces
@@ -75,17 +77,28 @@ class StackReader:
                 self._modules.accounts,
                 lambda pid: self._spaces.user_of(pid),
             )
+            javas = JavaProcesses(
+                mappings, self._sampler.targets, "", lambda pid: self._spaces.user_of(pid)
+            )
             self._spaces = AddressSpaces(
-                self._modules, mappings, self._tables, self._sampler, pythons
+                self._modules, mappings, self._tables, self._sampler, (pythons, javas)
             )
             naming = PythonNaming(pythons, self._modules, self._names, self._spaces.user_of)
+            java = JavaNaming(
+                javas, self._modules, self._names, self._modules.accounts, self._spaces.user_of
+            )
             running = RunningThreads(self._sampler)
             self._threads = ThreadWalks(
-                self._reading, self._spaces, self._walker, running, pythons.entries
+                self._reading,
+                self._spaces,
+                self._walker,
+                running,
+                pythons.entries,
+                javas.resting_frames,
             )
             kernel = KernelNaming(symbols.result, self._modules, self._names)
             self._resolver = StackResolver(
-                mappings, kernel, lambda *_: None, programs.caches, python=naming
+                mappings, kernel, lambda *_: None, programs.caches, python=naming, java=java
             )
             self._resources = resources.pop_all()
 

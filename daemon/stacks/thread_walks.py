@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcd.array_types import U64
-from hpcd.bpf.saved_walk import SavedWalker
+from hpcd.bpf.saved_walk import RuntimeCode, SavedWalker
 from hpcd.bpf.task_stacks import TaskStack
 from hpcd.bpf.wire import COPY_BYTES, EventKind, StackEvent, TaskParts, Wanted
 from hpcd.daemon.access.thread_reading import ThreadReading
@@ -45,7 +45,7 @@ class _Walked(NamedTuple):
 
 class ThreadWalks:
     """Reads threads and walks their stacks. ``pythons_of`` gives the ``struct python`` of those
-    pids that run CPython."""
+    pids that run CPython, ``code_of`` what steps from the code of a pid's runtime."""
 
     def __init__(
         self,
@@ -54,12 +54,16 @@ class ThreadWalks:
         walker: SavedWalker,
         running: RunningThreads,
         pythons_of: Callable[[Iterable[int]], dict[int, bytes]],
+        code_of: Callable[[int], RuntimeCode | None],
     ) -> None:
         self._reading = reading
         self._spaces = spaces
         self._walker = walker
         self._running = running
         self._pythons_of = pythons_of
+        self._code_of = code_of
+        self._codes: dict[int, RuntimeCode] = {}
+        """Of the processes that are read now."""
 
     def identify(self, pids: Sequence[int]) -> tuple[dict[int, int], int]:
         """The program each process runs, and by how many ns the scheduler's clock is behind."""
@@ -170,6 +174,7 @@ class ThreadWalks:
             mapped = self._spaces.get(pid)
             whole = mapped is not None and not mapped.withheld
             wanted[pid] = Wanted.USER if whole else Wanted.KERNEL
+        self._codes = {pid: code for pid in pids if (code := self._code_of(pid))}
         walked: dict[int, _Walked] = {}
         far = FarFrames(self._walker)
 
@@ -207,7 +212,9 @@ class ThreadWalks:
             if mapped is None or mapped.space is None:
                 ending = UnwindStatus.NO_PROCESS
             elif record.size:
-                walked = self._walker.walk(record.copy, mapped.space, record.chain)
+                walked = self._walker.walk(
+                    record.copy, mapped.space, record.chain, self._codes.get(record.tgid)
+                )
                 ending, (_, depth, frames) = UnwindStatus(walked[0]), walked
                 if ending is UnwindStatus.READ_FAULT:
                     more = far.finish(record, depth)

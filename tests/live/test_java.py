@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,11 +18,13 @@ from hpcd.model.python_place import lines_of
 from tests.support.jvms import VERSIONS, compile_java, jvm, libraries_of_java
 from tests.support.paths import ROOT
 from tests.support.recorded import hpcd, record
+from tests.support.standing import stacks
 from tests.support.tables import prepare_tables
 
 pytestmark = pytest.mark.root
 
 PAIRS = ROOT / "tests/programs/JavaPairs.java"
+RESTS = ROOT / "tests/programs/JavaRests.java"
 # Where a caller was not found: a path that says so.
 _MARKED = "[truncated"
 STEPS = {f"JavaPairs${name}.take" for name in ("Left", "Right", "Outer")}
@@ -72,6 +76,7 @@ def sampled_paths(db: Database) -> list[Sampled]:
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("classes")
     compile_java(PAIRS, folder)
+    compile_java(RESTS, folder)
     return folder
 
 
@@ -83,8 +88,8 @@ def recorded(home: Path, folder: Path, *command: object) -> Path:
     return folder / "db"
 
 
-def line_of(text: str) -> int:
-    return 1 + [text in line for line in PAIRS.read_text().splitlines()].index(True)
+def line_of(text: str, source: Path = PAIRS) -> int:
+    return 1 + [text in line for line in source.read_text().splitlines()].index(True)
 
 
 @pytest.mark.parametrize("mode", ["-Xint", "-XX:TieredStopAtLevel=1", "-XX:-Inline", "-Xmixed"])
@@ -125,3 +130,53 @@ def test_methods_have_the_callers_that_call_them(
     for caller in CALLEES:
         if "JavaPairs.work" in CALLEES[caller]:
             assert 0.06 < callers[caller] / total < 0.24, (caller, callers)
+
+
+def own_methods(thread: dict[str, Any]) -> list[tuple[str, int]]:
+    """The program's methods in a thread's path and their lines, innermost first; no lambdas."""
+    return [
+        (frame["name"], frame["line"])
+        for frame in reversed(thread["path"])
+        if frame["name"].startswith("JavaRests.") and "lambda" not in frame["name"]
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_present_stacks_have_the_line_each_thread_stands_at(classes: Path, version: int) -> None:
+    home = jvm(version)
+    prepare_tables(*libraries_of_java(home))
+    command = [home / "bin/java", "-cp", classes, "JavaRests"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stdout and program.stdout.readline() == "ready\n"
+            named = standing(program.pid)
+            while not named.keys() >= NAMES:
+                named = standing(program.pid)
+        finally:
+            program.kill()
+    line = partial(line_of, source=RESTS)
+    assert own_methods(named["waiter"]) == [("JavaRests.waits", line("// waits"))]
+    assert own_methods(named["parker"]) == [("JavaRests.parks", line("// parks"))]
+    assert own_methods(named["sleeper"]) == [("JavaRests.sleeps", line("// sleeps"))]
+    assert own_methods(named["a very long nam"]) == [
+        ("JavaRests.sleeps", line("// sleeps")),
+        ("JavaRests.inside", line("// rests")),
+        *[("JavaRests.inside", line("// descends"))] * 5,
+        ("JavaRests.compiled", line("// deep")),
+    ]
+    for name in NAMES:
+        assert not named[name]["path"][0]["name"].startswith(_MARKED)
+
+
+# Of threads; the kernel has 15 bytes of the last.
+NAMES = {"waiter", "parker", "sleeper", "a very long nam"}
+
+
+def standing(pid: int) -> dict[str, dict[str, Any]]:
+    """The threads of a process that stand in a method of the program for good, by name."""
+    resting = ("JavaRests.sleeps", "JavaRests.waits", "JavaRests.parks")
+    return {
+        thread["name"]: thread
+        for thread in stacks("--pid", pid)["threads"]
+        if thread["wait"] and any(frame["name"] in resting for frame in thread["path"])
+    }

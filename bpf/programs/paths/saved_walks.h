@@ -25,6 +25,14 @@ static __always_inline long read_saved(void *dst, u32 size, u64 src)
 	return read_kernel(dst, size, (u64)(saved->bytes + offset));
 }
 
+static __always_inline void put_word(struct walk *w, u64 word)
+{
+	u64 n = place_of_frame(w);
+
+	if (n < MAX_FRAMES)
+		w->frame[n] = word;
+}
+
 /* The walk of the copied stack in SAVED, begun where user space requests that. */
 static __always_inline struct walk *saved_walk(struct saved *saved)
 {
@@ -37,8 +45,15 @@ static __always_inline struct walk *saved_walk(struct saved *saved)
 		w->space = saved->space;
 		empty_path(w);
 		begin_walk(w, 1);
+		w->code_begin = saved->code_begin;
+		w->code_bytes = saved->code_bytes;
 		if (saved->python.words)
 			w->anchor = saved->python.word[0];
+	}
+	if (saved->word) {
+		put_word(w, saved->word);
+		put_word(w, saved->position);
+		saved->word = 0;
 	}
 	return w;
 }
@@ -86,6 +101,8 @@ static __attribute__((noinline)) long step_of_copy(u32 number, struct steps *ste
 		return 0;
 	}
 	w->from = w->sp;
+	if (in_jvm(w))
+		return stop(w, END_JVM_FRAME);
 	if (unwind_step(w, 1, 0))
 		return 1;
 	if (w->anchor)

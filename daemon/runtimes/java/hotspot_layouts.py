@@ -19,8 +19,22 @@ _MOST_HEAP = 1 << 40
 _MOST_OFFSET = 4096
 
 
+class Heap(NamedTuple):
+    """A heap of code: its address, bytes, and those of its segments."""
+
+    begin: int
+    size: int
+    segment_map: int
+    segment_shift: int
+
+
 Piece = tuple[int, int]
 """Address and bytes of memory."""
+
+
+def as_integer(data: bytes, at: int, size: int, *, signed: bool = False) -> int:
+    """Return the number of ``size`` bytes at ``at``; 0 where there are none."""
+    return int.from_bytes(data[at : at + size], "little", signed=signed)
 
 
 class ScopesInCode(NamedTuple):
@@ -38,10 +52,10 @@ class ScopesInCode(NamedTuple):
     def pieces(self, at: int, head: bytes) -> tuple[Piece, Piece, Piece]:
         """Return where the nmethod at ``at`` with the first bytes ``head`` has metadata, scopes and
         places; sizes that make no sense are negative."""
-        metadata, pcs, end = (at + _half_at(head, to) for to in (
+        metadata, pcs, end = (at + as_integer(head, to, 4, signed=True) for to in (
             self.metadata, self.pcs, self.dependencies,
         ))  # fmt: skip
-        data = _word_at(head, self.data)
+        data = as_integer(head, self.data, 8)
         return (metadata, data - metadata), (data, pcs - data), (pcs, end - pcs)
 
 
@@ -61,13 +75,16 @@ class ScopesApart(NamedTuple):
     def pieces(self, at: int, head: bytes) -> tuple[Piece, Piece, Piece]:
         """Return what :meth:`ScopesInCode.pieces` does."""
         del at
-        relocations = _half_at(head, self.relocation_bytes)
-        immutable = _word_at(head, self.immutable)
-        pcs, data, end = (_half_at(head, to) for to in (self.pcs, self.data, self.immutable_bytes))
+        relocations = as_integer(head, self.relocation_bytes, 4, signed=True)
+        immutable = as_integer(head, self.immutable, 8)
+        pcs, data, end = (
+            as_integer(head, to, 4, signed=True)
+            for to in (self.pcs, self.data, self.immutable_bytes)
+        )
         return (
             (
-                _word_at(head, self.mutable) + relocations,
-                _half_at(head, self.mutable_bytes) - relocations,
+                as_integer(head, self.mutable, 8) + relocations,
+                as_integer(head, self.mutable_bytes, 4, signed=True) - relocations,
             ),
             (immutable + data, end - data),
             (immutable + pcs, data - pcs),
@@ -215,14 +232,6 @@ def _scopes(vm: VmStructs, *, apart: bool) -> ScopesInCode | ScopesApart:
     )
 
 
-def _word_at(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at : at + 8], "little")
-
-
-def _half_at(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at : at + 4], "little", signed=True)
-
-
 def _version(read: ReadMemory, vm: VmStructs) -> int:
     (word,) = read([(vm.at("Abstract_VM_Version", "_vm_major_version"), 4)])
     if word is None or len(word) < 4:
@@ -230,7 +239,7 @@ def _version(read: ReadMemory, vm: VmStructs) -> int:
     return int.from_bytes(word, "little")
 
 
-def read_heaps(read: ReadMemory, layout: HotSpotLayout) -> list[tuple[int, int, int, int]]:
+def read_heaps(read: ReadMemory, layout: HotSpotLayout) -> list[Heap]:
     """Return begin, bytes, address of the segment map and shift of each heap of code; none before
     the JVM has made them. Raises what ``read`` does."""
     array = _word(read, layout.heaps)
@@ -240,7 +249,7 @@ def read_heaps(read: ReadMemory, layout: HotSpotLayout) -> list[tuple[int, int, 
     data = _word(read, array + layout.heaps_data)
     if not 0 < length <= JVM_HEAPS or not data:
         return []
-    heaps = []
+    heaps: list[Heap] = []
     for index in range(length):
         heap = _word(read, data + 8 * index)
         begin = _word(read, heap + layout.memory + layout.low_boundary)
@@ -249,7 +258,7 @@ def read_heaps(read: ReadMemory, layout: HotSpotLayout) -> list[tuple[int, int, 
         shift = _word(read, heap + layout.segment_shift) & 0xFFFFFFFF
         if not begin < end < begin + _MOST_HEAP or shift > 30 or not segments:
             return []
-        heaps.append((begin, end - begin, segments, shift))
+        heaps.append(Heap(begin, end - begin, segments, shift))
     return heaps
 
 
@@ -258,21 +267,21 @@ def _word(read: ReadMemory, address: int) -> int:
     return struct.unpack("<Q", data)[0] if data and len(data) == 8 else 0
 
 
-def kernel_entry(layout: HotSpotLayout, heaps: list[tuple[int, int, int, int]]) -> wire.Jvm:
+def kernel_entry(layout: HotSpotLayout, heaps: list[Heap]) -> wire.Jvm:
     """Return the ``struct jvm`` of a JVM with these ``heaps``, of one or more."""
-    unused = [(0, 0, 0, 0)] * (JVM_HEAPS - len(heaps))
+    unused = [Heap(0, 0, 0, 0)] * (JVM_HEAPS - len(heaps))
     columns = [
         struct.pack(f"<{JVM_HEAPS}Q", *(heap[column] for heap in [*heaps, *unused]))
         for column in range(3)
     ]
-    begin = min(heap[0] for heap in heaps)
+    begin = min(heap.begin for heap in heaps)
     return wire.Jvm(
         code_begin=begin,
-        code_bytes=max(heap[0] + heap[1] for heap in heaps) - begin,
+        code_bytes=max(heap.begin + heap.size for heap in heaps) - begin,
         heap_begin=columns[0],
         heap_bytes=columns[1],
         segment_map=columns[2],
-        segment_shift=heaps[0][3],
+        segment_shift=heaps[0].segment_shift,
         block_header=layout.block_header,
         blob_bytes=layout.blob_bytes,
         name=layout.blob_name,

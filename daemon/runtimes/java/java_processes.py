@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from hpcd.bpf.kernel_targets import KernelTargets
 from hpcd.daemon.access.patience import WithheldError
 from hpcd.daemon.naming.module_mappings import MappedRuntime, ModuleMappings
 from hpcd.daemon.runtimes.java.hotspot_layouts import (
+    Heap,
     HotSpotLayout,
     kernel_entry,
     read_heaps,
     read_layout,
 )
+from hpcd.daemon.runtimes.java.resting_frames import RestingFrames
 from hpcd.daemon.runtimes.java.vm_structs import UnknownStructuresError
 from hpcd.daemon.runtimes.process_memory import ReadMemory, reader_of
 from hpcd.daemon.unwind.runtime_symbols import JVM_STRUCTS, JVM_TYPES
@@ -36,6 +38,7 @@ class JavaProcess:
     layout: HotSpotLayout
     began: int
     entry: bytes = b""
+    heaps: list[Heap] = field(default_factory=list)
 
 
 class JavaProcesses:
@@ -70,11 +73,18 @@ class JavaProcesses:
         """Return the process that last had this pid, if it runs HotSpot."""
         return self._processes.get(pid)
 
+    def resting_frames(self, pid: int) -> RestingFrames | None:
+        """Return what steps from Java frames of ``pid``'s threads that stand still, if it runs
+        HotSpot that has code."""
+        process = self._processes.get(pid)
+        if process is None or not process.heaps:
+            return None
+        return RestingFrames(process.layout, process.heaps, reader_of(pid))
+
     def on_mapped(self, pid: int, regions: Iterable[Region], began: int, *, ended: bool) -> None:
         """Look for HotSpot in what ``pid`` maps, and for its code, which is there later."""
         known = self._processes.get(pid)
         if ended:
-            self._due.pop(pid, None)
             return
         if known and known.began != began:  # it was another program
             self._kernel.forget_jvm(pid)
@@ -105,11 +115,12 @@ class JavaProcesses:
         """``child`` runs what ``parent`` does."""
         process = self._processes.get(parent)
         if process and process.entry:
-            self._keep(child, JavaProcess(process.layout, process.began, process.entry))
+            self._keep(child, replace(process))
             self._kernel.set_jvm(child, process.entry)
 
     def on_exit(self, pid: int) -> None:
         """``pid`` has ended; stacks of it may still come."""
+        self._due.pop(pid, None)
 
     def _keep(self, pid: int, process: JavaProcess) -> None:
         self._processes.pop(pid, None)
@@ -133,7 +144,7 @@ class JavaProcesses:
         self._due[pid] = 0
         entry = kernel_entry(process.layout, heaps).pack()
         if entry != process.entry:
-            process.entry = entry
+            process.entry, process.heaps = entry, heaps
             self._kernel.set_jvm(pid, entry)
 
     def _layout(
