@@ -23,7 +23,7 @@ from hpcd.analysis.roles.role import NameRole
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.symbols.short_names import short_names
 from hpcd.array_types import F64, Mask
-from hpcd.model.identity import ModuleKind
+from hpcd.model.identity import SOURCE_KINDS, ModuleKind
 
 # Call paths that are put into words; the others cost less.
 _MOST_PATHS = 256
@@ -60,6 +60,22 @@ def without_runs(names: Sequence[str]) -> tuple[str, ...]:
     """Return ``names`` with each that follows itself left out: however deep a procedure calls
     itself, it is one place."""
     return tuple(name for name, _ in groupby(names))
+
+
+def library_name(kind: str, path: str, *, own: bool) -> str:
+    """Return what sentences call a load module that is the program's ``own`` or not: the file's
+    name, or the package of Python or Java; empty of the C library and of what is no library."""
+    if kind in SOURCE_KINDS and own:
+        return ""
+    if kind == ModuleKind.PYTHON:
+        return python_module(path).partition(".")[0]
+    if kind == ModuleKind.JAVA:
+        return path.rpartition("/")[0].replace("/", ".")
+    # The kernel's code in a process is no library, as [vdso].
+    if path.startswith("[") or role_table().of_module(path) & NameRole.C_LIBRARY:
+        return ""
+    # An extension module of Python is called as it is imported.
+    return PurePath(path).name.partition(".cpython-")[0].removesuffix(".abi3.so")
 
 
 class Places:
@@ -119,23 +135,15 @@ class Places:
         ]
 
     def library(self, seconds: F64) -> tuple[str, float]:
-        """Return the file name of the load module, or Python's package, the C library apart, in
-        which most of ``seconds`` ``float64[nodes]`` was spent, and how much; empty if nothing
-        was."""
+        """Return the library (:func:`library_name`) in which most of ``seconds``
+        ``float64[nodes]`` was spent, and how much; empty if nothing was."""
         db = self._db
         user = ~db.procedures.kernel[db.procedure_of_node] & (np.arange(len(db.cct)) > 0)
         module = db.procedures.module[db.procedure_of_node[innermost(db.cct, user)]]
         cost = sum_by(module, seconds, len(db.modules) + 1)
-        table, own, by_name = role_table(), program_modules(db), defaultdict[str, float](float)
+        own, by_name = program_modules(db), defaultdict[str, float](float)
         for number, row in enumerate(db.modules, 1):
-            name = PurePath(row.path).name
-            if row.kind == ModuleKind.PYTHON:
-                name = "" if own[number] else python_module(row.path).partition(".")[0]
-            # Nor is the kernel's code in a process a library, as [vdso].
-            elif row.path.startswith("[") or table.of_module(row.path) & NameRole.C_LIBRARY:
-                name = ""
-            # An extension module of Python is called as it is imported.
-            name = name.partition(".cpython-")[0].removesuffix(".abi3.so")
+            name = library_name(row.kind, row.path, own=bool(own[number]))
             by_name[name] += float(cost[number]) if name else 0.0
         return max(by_name.items(), key=itemgetter(1), default=("", 0.0))
 

@@ -18,9 +18,11 @@ from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import Finding
 from hpcd.analysis.findings.findings import RULES, findings, scene
 from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase, fit_phrases
+from hpcd.analysis.findings.places import library_name
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.parallel.imbalance import measure
+from hpcd.model.identity import ModuleKind
 from tests.support.imported import imported
 from tests.support.made import Step, make
 
@@ -576,6 +578,15 @@ def test_an_extension_module_is_called_as_it_is_imported(tmp_path: Path) -> None
     module = "/usr/lib/python3.12/lib-dynload/_json.cpython-312-x86_64-linux-gnu.so"
     with sampled(tmp_path, (90, f"701 c_make ({module}); 601 solve (/home/ada/app)")) as db:
         assert findings(db)[0].text.startswith("Most work is done in _json for solve: 900.0 ms")
+
+
+def test_a_package_of_java_is_called_by_its_name() -> None:
+    assert library_name(ModuleKind.JAVA, "java/util/HashMap.java", own=False) == "java.util"
+    assert library_name(ModuleKind.JAVA, "org/example/Main.java", own=True) == ""
+    assert library_name(ModuleKind.JAVA, "[java]", own=False) == ""
+    assert (
+        library_name(ModuleKind.ELF, "/usr/lib/jvm/lib/server/libjvm.so", own=False) == "libjvm.so"
+    )
 
 
 def test_beside_a_package_the_programs_own_function_is_named(tmp_path: Path) -> None:
