@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import takewhile
 from operator import itemgetter
 
 import numpy as np
@@ -29,6 +30,8 @@ _UNEVEN = 0.05
 # A thread or rank that causes this part of the others' waits is named alone.
 _MOSTLY = 0.6
 _SAME = 0.8
+# A procedure with what it calls tells more than one that has less of it: helpers are called by many.
+_NEARLY = 0.9
 # What a rank does when others may wait for it, and how much more than the mean is much.
 _BUSY, _MORE = (Use.WORK, Use.SYSTEM, Use.SLEEP, Use.DEVICES), 0.2
 # A process's first thread that works for less of the mean hands out the work.
@@ -90,7 +93,29 @@ def meanwhile(
         return False, (*_beside(blamed / whole, who, (label,), called[0]), *words)
     if label in path and (region or 2 * sharing.blame[node] < blamed):
         return False, words  # they wait for work in several places
-    return False, (*_beside(blamed / whole, who, () if label in path else (label,)), *words)
+    names = () if label in path else _without_common(_path(sharing, node), path)
+    return False, (*_beside(blamed / whole, who, names), *words)
+
+
+def _path(sharing: Imbalance, node: int) -> tuple[str, ...]:
+    """Return the names of a context's callers and its own, in words, from the region of OpenMP that
+    it is in, or the program's begin."""
+    names = [
+        name for name in named_path(path_labels(sharing.matching, node)) if name not in _BEGINS
+    ]
+    regions = np.flatnonzero(have(role_table().of_labels(names), NameRole.REGION))
+    return without_runs(names_in_words(names[int(regions[-1]) if len(regions) else 0 :]))
+
+
+def _common(names: tuple[str, ...], path: tuple[str, ...]) -> int:
+    """Return how many names two call paths begin with together."""
+    same = (one == other for one, other in zip(names, path, strict=False))
+    return sum(1 for _ in takewhile(bool, same))
+
+
+def _without_common(names: tuple[str, ...], path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return ``names`` without the callers that ``path`` begins with: they are said already."""
+    return names[_common(names[:-1], path) :]
 
 
 def _one_does_more(facts: Facts, sharing: Imbalance) -> bool:
@@ -130,14 +155,13 @@ def _blame(
 ) -> tuple[Phrase, ...]:
     """Return who was busy meanwhile and where, in words: ``share`` of the waits each."""
     db = facts.db
-    (top, *_) = facts.use.places.ranked(sum_by(node, share, len(db.cct))) or [Place((), "", 0.0, 0)]
+    places = facts.use.places.ranked(sum_by(node, share, len(db.cct)))
+    top = innermost_of_most(places, path)
     if not top.path and kind != Use.LOCKS:
         return _helpers(db, share, line)
     if not top.path or top.seconds < 0.5:
         return ()
-    common = 0
-    while common < min(len(path), len(top.path)) and path[common] == top.path[common]:
-        common += 1
+    common = _common(top.path, path)
     if path == top.path and kind == Use.OTHERS:
         return ()  # they wait for each other there
     of_line = sum_by(line, share, len(db.lines))
@@ -154,6 +178,22 @@ def _blame(
         names = top.names[common:] or ((), top.names[-1:])[not callee]
         held = Phrase(f"; held {much} in ", names, callee)
     return (held, Phrase(f" ({who})", rank=2)) if alone else (held,)
+
+
+def innermost_of_most(places: list[Place], path: tuple[str, ...]) -> Place:
+    """Return the innermost place on the costliest path in which, with what it calls, nearly all was
+    spent, but none on the call ``path`` of who waits; the costliest of ``places`` if there is none,
+    an empty one if there are no places."""
+    top = places[0] if places else Place((), "", 0.0, 0)
+    total = sum(place.seconds for place in places)
+    common = _common(top.path, path)
+    for size in range(len(top.path), common, -1):
+        inside = sum(one.seconds for one in places if one.path[:size] == top.path[:size])
+        if inside >= _NEARLY * total:
+            whole = size == len(top.path)
+            callee = top.callee if whole else ""
+            return Place(top.names[:size], callee, inside, top.procedure)
+    return top
 
 
 def _helpers(db: Database, share: F64, line: I64) -> tuple[Phrase, ...]:
@@ -244,10 +284,7 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     # Of sampled time a difference within the error says nothing.
     if most - mean < _ERRORS * (most * facts.period) ** 0.5:
         return
-    names = [
-        name for name in named_path(path_labels(sharing.matching, node)) if name not in _BEGINS
-    ]
-    path = without_runs(names_in_words(names)) if node else ()
+    path = _path(sharing, node) if node else ()
     if not path and not facts.ranked:
         return  # in a library: which of its threads takes a task is its affair
     kind = ranks.kind

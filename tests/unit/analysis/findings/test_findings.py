@@ -18,8 +18,9 @@ from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import Finding
 from hpcd.analysis.findings.findings import RULES, findings, scene
 from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase, fit_phrases
-from hpcd.analysis.findings.places import library_name
+from hpcd.analysis.findings.places import Place
 from hpcd.analysis.findings.time_use import TimeUse
+from hpcd.analysis.findings.work_sharing import innermost_of_most
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.parallel.imbalance import measure
 from hpcd.model.identity import ModuleKind
@@ -55,7 +56,7 @@ def test_who_works_most_and_what_the_others_wait_in(tmp_path: Path) -> None:
         # Helper threads sleep all the time and do not count: 4 of 9 seconds.
         assert reported["communication"].text == (
             "Ranks wait for others: 4.000 s, 44 % of the ranks' time, 50 % in main > MPI_Recv;"
-            " 100 % with rank 0 in kernel."
+            " 100 % with rank 0 in solve > kernel."
         )
         sentence = "3 ranks with 6 threads over 3 s, on average 2.3 CPUs busy"
         assert scene(db) == sentence + "; 3 of the threads hardly ran."
@@ -1013,6 +1014,19 @@ def test_of_two_places_who_was_waited_for_stays_and_gets_the_room() -> None:
         "in main > asks",
         "; 40 % with others in main > advances_the_solution > burn > cpu",
     ]
+
+
+def test_who_was_waited_for_is_where_nearly_all_was_spent() -> None:
+    """Not in a helper that has a part of it, nor on the path of who waits."""
+    spent = (("run", "rebuild", "burn", "clock"), 0.6), (("run", "rebuild", "burn"), 0.35)
+    places = [Place(path, "", seconds, 0) for path, seconds in spent]
+    for waits, names in (
+        (("run", "look_up"), ("run", "rebuild", "burn")),
+        (("run", "rebuild", "burn"), ("run", "rebuild", "burn", "clock")),
+    ):
+        assert innermost_of_most(places, waits).names == names
+    assert innermost_of_most(places, ()).seconds == pytest.approx(0.95)
+    assert innermost_of_most([], ()).path == ()
 
 
 def test_a_procedure_that_calls_itself_is_one_place(tmp_path: Path) -> None:
