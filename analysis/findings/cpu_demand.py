@@ -14,8 +14,7 @@ from hpcd.wording import counted, rounded
 # Other use of the CPUs that is mentioned beside the threads' own, of all CPUs; and what limits
 # withheld, of the time waited.
 _MENTIONED = 0.1
-# Part of the time waited: threads that would wait for more than it without other programs are too
-# many by themselves.
+# The part of the waiting that remains without others where threads are too many by themselves.
 _REMAINS = 0.125
 
 

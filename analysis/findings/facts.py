@@ -36,7 +36,7 @@ class Facts:
 
     @cached_property
     def period(self) -> float:
-        """Seconds of CPU time between two samples, 0 if not known."""
+        """Seconds of CPU time between samples, 0 if not known."""
         ((rate,),) = self.db.rows("SELECT max(frequency) FROM event WHERE metric = 'cpu_time'")
         return 1.0 / rate if rate else 0.0
 

@@ -33,7 +33,7 @@ from hpcd.wording import bytes_text, percent, time_text
 
 _MOST_CALLS = 1_000_000
 _NAME = 24
-# Where more than this part of the time in calls of MPI is waiting, the rest is not mentioned.
+# The waiting part of calls of MPI, above which the rest is not mentioned.
 _MOST_WAITS = 0.7
 _NO_FILES = ("socket", "pipe", "epoll", "eventfd", "timerfd", "tty")
 # Of memory that a process held most, what is still held of the second half of its time.

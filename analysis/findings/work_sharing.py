@@ -30,7 +30,7 @@ _UNEVEN = 0.05
 # A thread or rank that causes this part of the others' waits is named alone.
 _MOSTLY = 0.6
 _SAME = 0.8
-# A procedure with what it calls tells more than one that has less of it: helpers are called by many.
+# The share of a wait that a named procedure has at least, its callees included: a helper has less.
 _NEARLY = 0.9
 # What a rank does when others may wait for it, and how much more than the mean is much.
 _BUSY, _MORE = (Use.WORK, Use.SYSTEM, Use.SLEEP, Use.DEVICES), 0.2
@@ -114,7 +114,7 @@ def _common(names: tuple[str, ...], path: tuple[str, ...]) -> int:
 
 
 def _without_common(names: tuple[str, ...], path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return ``names`` without the callers that ``path`` begins with: they are said already."""
+    """Return ``names`` without the callers that ``path`` begins with: the sentence has them."""
     return names[_common(names[:-1], path) :]
 
 
@@ -181,9 +181,9 @@ def _blame(
 
 
 def innermost_of_most(places: list[Place], path: tuple[str, ...]) -> Place:
-    """Return the innermost place on the costliest path in which, with what it calls, nearly all was
-    spent, but none on the call ``path`` of who waits; the costliest of ``places`` if there is none,
-    an empty one if there are no places."""
+    """Return the innermost place on the costliest path that has nearly all of the time, callees
+    included, and is not on the call ``path`` of the waiting thread; without such a place the
+    costliest of ``places``, without places an empty one."""
     top = places[0] if places else Place((), "", 0.0, 0)
     total = sum(place.seconds for place in places)
     common = _common(top.path, path)

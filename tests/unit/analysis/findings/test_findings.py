@@ -1017,7 +1017,7 @@ def test_of_two_places_who_was_waited_for_stays_and_gets_the_room() -> None:
 
 
 def test_who_was_waited_for_is_where_nearly_all_was_spent() -> None:
-    """Not in a helper that has a part of it, nor on the path of who waits."""
+    """Neither a helper that has a part of the time, nor the waiting thread's path."""
     spent = (("run", "rebuild", "burn", "clock"), 0.6), (("run", "rebuild", "burn"), 0.35)
     places = [Place(path, "", seconds, 0) for path, seconds in spent]
     for waits, names in (
@@ -1067,7 +1067,7 @@ def test_the_first_thread_that_runs_the_program_may_sleep_between_tasks(tmp_path
 
 
 def test_a_team_of_which_one_had_a_cpu_for_longer_is_even(tmp_path: Path) -> None:
-    """A free thread takes the next part of a loop: no thread waits for another that took more."""
+    """A free thread takes the next part of a loop: no thread waits for the busiest one."""
     barrier = "main/GOMP_barrier"
     for last, kinds in (("runnable", set()), ("blocked", {"imbalance"})):
         where = "main/row" if last == "runnable" else f"{barrier}/k_wait"
