@@ -90,7 +90,7 @@ CALL_SLOTS_BYTES = 16
 OBJECT_KEY_BYTES = 16
 COPIER_BYTES = {"x86_64": 0x100E8, "aarch64": 0x10160}
 KERNEL_PART_BYTES = 208
-SAVED_BYTES = {"x86_64": 0x17000, "aarch64": 0x170F0}
+SAVED_BYTES = {"x86_64": 0x17040, "aarch64": 0x17130}
 LONG_WALK_BYTES = 16
 WAKING_BYTES = 24
 VALUE_PROGRAM_BYTES = 40
@@ -104,7 +104,7 @@ BLOCK_BYTES = 4096
 REGISTERS_BYTES = {"x86_64": 168, "aarch64": 288}
 KNOWN_RULES_BYTES = 32768
 WALK_BYTES = {"x86_64": 10760, "aarch64": 10880}
-PYTHON_CHAIN_BYTES = 16648
+PYTHON_CHAIN_BYTES = 16744
 JVM_FRAME_BYTES = 696
 WANTED_PROCESS_BYTES = 152
 
@@ -408,7 +408,7 @@ class Process(WireStructure, kinds="u4 u4 u4 u4 u4 u4 u4"):
 
 class Thread(
     WireStructure,
-    kinds="u4 u4 u8 u4 u4 u8 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4",
+    kinds="u4 u4 u8 u4 u4 u8 u8 u8 u4 u4 u4 u4 u8 u8 u8 u8 u8 u8 u8 u8 u8 u4 u4 u4 u4",
 ):
     number: int = 0
     hidden: int = 0
@@ -428,7 +428,9 @@ class Thread(
     outer_low: int = 0
     outer_high: int = 0
     python: int = 0
-    python_first: int = 0
+    python_second: int = 0
+    python_third: int = 0
+    python_listed: int = 0
     user: int = 0
     lost: int = 0
     limited: int = 0

@@ -51,8 +51,10 @@ struct thread {
 		     * and to which */
 	u64 outer_low, outer_high; /* code of the library in place of the C library's allocator that was
 				    * called last */
-	u64 python;       /* its state in CPython; 0: none is known */
-	u64 python_first; /* the first of all states when none was found */
+	/* Its states in CPython, one of each interpreter that it executes, the newest interpreter's first: of more than
+	 * PYTHON_THREAD_STATES the last in the last place. 0: none is known. */
+	u64 python, python_second, python_third;
+	u64 python_listed; /* what told of the list of all states when these were found */
 	u32 user; /* slot of its user's budgets; 0: not known yet */
 	u32 lost; /* enum report_flag: what its next report is to say */
 	u32 limited; /* 1: when it began to wait for a CPU, a limit of its control group kept it from one */

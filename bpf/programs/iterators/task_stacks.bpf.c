@@ -79,7 +79,7 @@ static __always_inline u64 take_python(struct task_stack_buffer *buffer, struct 
 				       struct task_struct *task)
 {
 	struct python_chain *chain = &buffer->python;
-	u64 known = 0, first = 0;
+	u64 known[PYTHON_THREAD_STATES] = {}, listed = 0;
 
 	if (buffer->python_tgid != buffer->head.tgid) {
 		buffer->python_tgid = buffer->head.tgid;
@@ -91,14 +91,16 @@ static __always_inline u64 take_python(struct task_stack_buffer *buffer, struct 
 	chain->pointer = task->thread.fsbase;
 #endif
 	if (buffer->python_state)
-		READ_TARGET(&taking, &known, 8, buffer->python_state + python->next_thread - 8);
-	taking.state = python_state(&taking, &known, &first);
+		READ_TARGET(&taking, &known[0], 8, buffer->python_state + python->next_thread - 8);
+	taking.state = python_state(&taking, known, &listed);
 	buffer->python_states = taking.states;
 	if (!taking.state)
 		return 0;
 	buffer->python_state = taking.state;
-	if (!read_python_chain(&taking, buffer->registers[STACK_POINTER], buffer->registers[INSTRUCTION]))
-		return 0;
+	begin_python_chain(chain, buffer->registers[STACK_POINTER], buffer->registers[INSTRUCTION]);
+	NOUNROLL
+	for (int part = 0; part < PYTHON_PARTS && choose_python_state(chain, known); part++)
+		read_python_frames(&taking);
 	return chain->words;
 }
 

@@ -18,21 +18,27 @@
 #include "runtimes/python_chain.h"
 
 /* The futex of a thread that waits for the GIL becomes one lock, whichever word of the condition it sleeps on. */
-static __always_inline void mark_gil(struct walk *w, struct python *python, u64 state, u64 *word)
+static __always_inline void mark_gil(struct walk *w, u64 gil)
 {
-	u64 gil = python->gil;
-
-	if (w->event != OUT_SLEEPING || !w->value)
-		return;
-	if (!gil) {
-		if (read_user(word, 8, state + python->thread_interpreter) ||
-		    read_user(word, 8, *word + python->interpreter_gil))
-			return;
-		gil = *word;
-	}
 	gil += GIL_CONDITION;
 	if (w->value - gil < GIL_CONDITION_BYTES)
 		w->value = gil | FUTEX_IS_LOCK | FUTEX_IS_GIL;
+}
+
+/* The thread may wait for the GIL of the interpreter of any of its states. */
+static __always_inline void mark_gils(struct walk *w, struct python *python, u64 *states, u64 *word)
+{
+	if (w->event != OUT_SLEEPING || !w->value)
+		return;
+	if (python->gil) {
+		mark_gil(w, python->gil);
+		return;
+	}
+	NOUNROLL
+	for (int i = 0; i < PYTHON_THREAD_STATES && states[i]; i++)
+		if (!read_user(word, 8, states[i] + python->thread_interpreter) &&
+		    !read_user(word, 8, *word + python->interpreter_gil))
+			mark_gil(w, *word);
 }
 
 struct library_search {
@@ -70,8 +76,8 @@ NOT_INLINED int place_library(struct walk *w, struct python *known, struct pytho
 	return 0;
 }
 
-/* Reads the thread's Python frames into the chain of this walk's context. */
-__attribute__((noinline)) int take_python(u32 context)
+/* Finds the states of this walk's thread; 0: it has none. */
+VERIFIED_ONCE int find_python(u32 context)
 {
 	struct walk *w = map_lookup(MAP(SCRATCH), &context);
 	struct python_chain *chain = map_lookup(MAP(PYTHON_CHAINS), &context);
@@ -88,12 +94,29 @@ __attribute__((noinline)) int take_python(u32 context)
 		if (!taking.python || READ_AGAIN(taking.python->library))
 			return 0;
 	}
-	taking.state = python_state(&taking, &thread->python, &thread->python_first);
-	if (!taking.state)
+	chain->parts = 0;
+	return python_state(&taking, &thread->python, &thread->python_listed) != 0;
+}
+
+/* Chooses the next of these states to read. When all have been read, the walk takes the chain, and the result is 0. */
+VERIFIED_ONCE int choose_python(u32 context)
+{
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	struct python_chain *chain = map_lookup(MAP(PYTHON_CHAINS), &context);
+	u32 tid = (u32)bpf_get_current_pid_tgid();
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+
+	if (!w || !chain || !thread)
 		return 0;
-	mark_gil(w, taking.python, taking.state, chain->bytes);
-	if (!read_python_chain(&taking, w->sp, w->caller ? 0 : w->ip))
-		return 0;
+	if (!chain->parts) {
+		tid = w->tgid;
+		struct python *python = map_lookup(MAP(PYTHONS), &tid);
+		if (python)
+			mark_gils(w, python, &thread->python, chain->bytes);
+		begin_python_chain(chain, w->sp, w->caller ? 0 : w->ip);
+	}
+	if (choose_python_state(chain, &thread->python))
+		return 1;
 	struct counters *count = counters();
 	if (chain->frame && count) {
 		if (chain->more)
@@ -102,11 +125,36 @@ __attribute__((noinline)) int take_python(u32 context)
 			count->python_broken++;
 	}
 	if (chain->words) {
+		tid = w->tgid;
 		w->anchor = chain->word[0];
 		w->chained = 1;
-		w->hash = hash_mix(w->hash, (u64)tgid << 32 | w->space_number);
+		w->hash = hash_mix(w->hash, (u64)tid << 32 | w->space_number);
 	}
 	return 0;
+}
+
+/* Reads the frames of the chosen state into the chain of the walk's context. */
+VERIFIED_ONCE int read_python(u32 context)
+{
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	struct python_chain *chain = map_lookup(MAP(PYTHON_CHAINS), &context);
+
+	if (!w || !chain)
+		return 0;
+	context = w->tgid;
+	struct python_taking taking = {map_lookup(MAP(PYTHONS), &context), chain};
+	if (taking.python)
+		read_python_frames(&taking);
+	return 0;
+}
+
+/* Reads the thread's Python frames into the chain of this walk's context. */
+static __always_inline void take_python(u32 context)
+{
+	if (!find_python(context))
+		return;
+	for (int part = 0; part < PYTHON_PARTS + 1 && choose_python(context); part++)
+		read_python(context);
 }
 
 #define WORDS_A_STEP 16

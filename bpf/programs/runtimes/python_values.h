@@ -85,11 +85,21 @@ struct python_program {
 #define PYTHON_FRAME_WORDS 16 /* read of a frame, at most */
 #define PYTHON_STATE_BYTES 1024 /* covers the state of a thread in 3.10 */
 #define MOST_PYTHON_STATES 4096 /* looked at for one thread */
+#define PYTHON_THREAD_STATES 3 /* of one thread, that are read */
+#define MOST_PYTHON_INTERPRETERS 64 /* of one process, in which new states are noticed */
 
 struct python_chain {
 	u64 pointer; /* of the thread: the thread_id of its state */
 	u64 interpreter, state; /* that are looked at in the search for it */
-	u64 found;   /* the state that the search has found; 0: none */
+	u64 several; /* 1: the process has several interpreters, and the thread may have a state in each */
+	u64 unbound; /* 1: the search has met a state whose thread does not run yet */
+	u64 listed;  /* a hash of each interpreter's first state and the thread of that */
+	u64 found[PYTHON_THREAD_STATES]; /* the states that the search has found; 0: none */
+	u64 first[PYTHON_THREAD_STATES]; /* the object of the innermost activation of each of the thread's states */
+	u64 sp;      /* of the thread */
+	u64 innermost; /* address of its instruction; 0: outside of the evaluation loop */
+	u64 parts;   /* states that were chosen to be read so far */
+	u64 probing; /* 1: the innermost activation is all that is read */
 	s64 more;    /* frames than CFrames; then 1: not all have room */
 	u64 frame;   /* the next to be read */
 	u64 cframe; /* the next CFrame to be read */

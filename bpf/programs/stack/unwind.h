@@ -17,6 +17,7 @@
 #ifndef HPCD_STACK_UNWIND_H
 #define HPCD_STACK_UNWIND_H
 
+#include "compiler.h"
 #include "stack/rules.h"
 #include "stack/table.h"
 #include "stack/unwind_status.h"
@@ -48,8 +49,6 @@
 
 /* A signal handler's return address points at the kernel's trampoline, behind no call. */
 #define SIGNAL_NO (0)
-
-#define NOUNROLL _Pragma("clang loop unroll(disable)")
 
 #ifdef HPCD_AARCH64
 struct registers { /* struct pt_regs up to syscallno */
@@ -181,7 +180,6 @@ struct walk {
 
 /* step when a < b, else 0: as arithmetic, because the processor cannot guess which way a search
  * goes, and the verifier would follow both. Without KEEP the compiler makes it a branch again. */
-#define KEEP(value) __asm__ volatile("" : "+r"(value))
 static __always_inline u32 step_if_less(u64 a, u64 b, u32 step)
 {
 	s64 difference = (s64)(a - b);
