@@ -18,7 +18,7 @@ from hpcd.analysis.findings.facts import Facts
 from hpcd.analysis.findings.finding import Finding
 from hpcd.analysis.findings.findings import RULES, findings, scene
 from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase, fit_phrases
-from hpcd.analysis.findings.places import Place
+from hpcd.analysis.findings.places import Place, library_name
 from hpcd.analysis.findings.time_use import TimeUse
 from hpcd.analysis.findings.work_sharing import innermost_of_most
 from hpcd.analysis.merge.stages import merge
