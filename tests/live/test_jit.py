@@ -183,6 +183,25 @@ def inclusive(folder: Path, *names: str) -> list[float]:
         return [float(cost[name == one].sum()) for one in names]
 
 
+@pytest.mark.parametrize("form", [[], ["endbr64"]], ids=["plain", "endbr64"])
+def test_a_trampolines_caller_is_in_the_path(
+    tmp_path: Path, build: Callable[..., Path], form: list[str]
+) -> None:
+    """Code in memory that leads on by a jump makes no frame: the frame pointer is the caller's."""
+    executable = build("trampoline.c", "-fno-omit-frame-pointer")
+    prepare_tables(executable)
+    with subprocess.Popen([executable, "60", *form]) as program:
+        try:
+            options = ("--duration", 3, "--no-blocked", "-o", tmp_path / "m")
+            hpcd("attach", "--pid", program.pid, *options)
+        finally:
+            program.kill()
+    everything, calls, innermost = inclusive(tmp_path, "main", "call_many", "called")
+    # By the frame pointer half of them, as by stacks that are copied until the programs are loaded.
+    assert calls > 0.6 * everything > 0
+    assert 0 < innermost < calls
+
+
 @pytest.mark.parametrize(
     ("form", "memory"),
     [("dump", ""), ("map", ""), ("map", "shared"), ("map", "zero"), ("map", "memfd")],

@@ -539,12 +539,35 @@ static __always_inline u32 enter_frame(struct walk *w, struct known_rule *known,
 	return ending ? stop(w, ending) : 0;
 }
 
+/* Whether the 16 bytes of code at the thread's instruction pointer are of a trampoline, which leads on by a jump and leaves
+ * all registers that a caller keeps as they are: libffi's closures are endbr64; lea -11(%rip), %r10; jmp *7(%rip), without
+ * endbr64 before 3.4 and 4 bytes less. Jumps further on may be of functions that have a frame. */
+static __always_inline int is_trampoline(u64 *code)
+{
+#ifdef HPCD_AARCH64
+	(void)code;
+	return 0;
+#else
+	if ((u32)code[0] == 0xfa1e0ff3) /* endbr64 */
+		code[0] = code[0] >> 32 | code[1] << 32;
+	return ((code[0] & 0xffffff) == 0x158d4c && code[0] >> 32 == 0xffffffff) ||
+	       ((code[0] & 0xffff) == 0x25ff && (u32)(code[0] >> 16) <= 7);
+#endif
+}
+
 /* CFA_CHAIN. A frame pointer of 0 is broken, too: no thread begins in such code, and what keeps no frame pointers may
  * have 0 in rbp. */
 static __always_inline u32 follow_chain(struct walk *w, int copied)
 {
 	u64 pair[2];
 
+	if (!w->caller && !copied && !READ_USER(copied, pair, 16, w->ip) && is_trampoline(pair)) {
+		if (read_word(w, copied, &pair[0], w->sp))
+			return stop(w, END_BROKEN_CHAIN);
+		w->sp += 8;
+		w->ip = pair[0];
+		return 0;
+	}
 	if (w->bp < w->sp || read_word(w, copied, &pair[0], w->bp) ||
 	    read_word(w, copied, &pair[1], w->bp + 8))
 		return stop(w, END_BROKEN_CHAIN);
