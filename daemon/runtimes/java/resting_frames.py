@@ -25,7 +25,7 @@ from hpcd.daemon.runtimes.process_memory import ReadMemory, is_address
 
 _FRAME = FRAME_PYTHON | FRAME_JVM
 _POSITION_MASK = (1 << PYTHON_POSITION_BITS) - 1
-# Of reading the memory of one process: a stack that lies has thousands of frames.
+# Of the steps of one process's threads: a stack that lies has thousands of frames.
 _MOST_SECONDS = 2.0
 _MOST_HOPS = 32
 _FREE = 0xFF
@@ -63,7 +63,16 @@ class RestingFrames:
 
     def step(self, ip: int, sp: int, bp: int, read: ReadStack, *, called: bool) -> Caller | None:
         """Return the caller of the frame at ``ip``, which has ``called`` another or stands in
-        compiled code that has its frame."""
+        compiled code that has its frame; None, too, once all steps took :data:`_MOST_SECONDS`."""
+        if self._spent > _MOST_SECONDS:
+            return None
+        began = time.monotonic()
+        try:
+            return self._caller(ip, sp, bp, read, called=called)
+        finally:
+            self._spent += time.monotonic() - began
+
+    def _caller(self, ip: int, sp: int, bp: int, read: ReadStack, *, called: bool) -> Caller | None:
         blob = self._blob(ip - called)
         if blob is None:
             return None
@@ -185,15 +194,12 @@ class RestingFrames:
         return (at, head, name) if head and name else None
 
     def _read(self, address: int, size: int) -> bytes:
-        if not is_address(address) or self._spent > _MOST_SECONDS:
+        if not is_address(address):
             return b""
-        began = time.monotonic()
         try:
             (data,) = self._memory([(address, size)])
         except (OSError, WithheldError):
             return b""
-        finally:
-            self._spent += time.monotonic() - began
         return data if data and len(data) == size else b""
 
     def _word(self, address: int) -> int:

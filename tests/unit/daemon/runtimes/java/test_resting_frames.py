@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from hpcd.bpf.wire import (
     FRAME_PYTHON_POSITION,
     PYTHON_POSITION_BITS,
 )
+from hpcd.daemon.runtimes.java import resting_frames as resting_frames_module
 from hpcd.daemon.runtimes.java.hotspot_layouts import Heap, HotSpotLayout, ScopesInCode
 from hpcd.daemon.runtimes.java.resting_frames import RestingFrames
 
@@ -50,7 +52,7 @@ def memory(stack: bytes) -> dict[int, bytes]:
     return contents
 
 
-def step(ip: int, sp: int, bp: int, stack: bytes, *, called: bool = True) -> Caller | None:
+def resting_frames(stack: bytes) -> RestingFrames:
     contents = memory(stack)
 
     def read(pieces: Sequence[tuple[int, int]]) -> list[bytes | None]:
@@ -60,12 +62,23 @@ def step(ip: int, sp: int, bp: int, stack: bytes, *, called: bool = True) -> Cal
             parts.append(contents.get(begin, b"")[at - begin :][:size])
         return parts
 
+    return RestingFrames(layout(), [Heap(BEGIN, 1024, MAP, 7)], read)
+
+
+def step(
+    ip: int,
+    sp: int,
+    bp: int,
+    stack: bytes,
+    *,
+    called: bool = True,
+    frames: RestingFrames | None = None,
+) -> Caller | None:
     def read_stack(at: int, size: int) -> bytes:
         part = stack[max(at - STACK, 0) :][:size]
         return part if at >= STACK and len(part) == size else b""
 
-    frames = RestingFrames(layout(), [Heap(BEGIN, 1024, MAP, 7)], read)
-    return frames.step(ip, sp, bp, read_stack, called=called)
+    return (frames or resting_frames(stack)).step(ip, sp, bp, read_stack, called=called)
 
 
 def words(*values: int) -> bytes:
@@ -112,6 +125,16 @@ def test_threads_that_stand_before_a_frame_is_there_are_not_stepped_from() -> No
     stack = words(1, 2, 3, 4, 0xB0, RETURN)
     assert step(COMPILED + 16 + CODE + 8, STACK, 0, stack, called=False) is None
     assert step(INTERPRETER + 120, STACK, STACK + 64, stack, called=False) is None
+
+
+def test_steps_end_when_they_took_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where all that they read is known: each step takes a run of the programs, too."""
+    stack = words(1, 2, 3, 4, 0xB0, RETURN)
+    frames, first = resting_frames(stack), (COMPILED + 16 + CODE + 40, STACK, 0, stack)
+    for _ in range(2):
+        assert step(*first, frames=frames)
+    monkeypatch.setattr(resting_frames_module, "_MOST_SECONDS", 0.0)
+    assert step(*first, frames=frames) is None
 
 
 @given(
