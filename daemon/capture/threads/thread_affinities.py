@@ -21,18 +21,15 @@ class ThreadAffinities:
     def __init__(self) -> None:
         self._online = os.sysconf("SC_NPROCESSORS_ONLN")
         self._cpus: dict[int, tuple[int, ...]] = {}
+        self._of_process: dict[int, tuple[int, ...]] = {}
+        """The CPUs of the thread of each process that was read last, if it is bound."""
         self._turn: list[int] = []
 
-    def read(self, thread: Thread) -> None:
-        """Read the CPUs of a thread, unless it has ended."""
-        try:
-            cpus = os.sched_getaffinity(thread.tid)
-        except OSError:
-            return
-        if len(cpus) >= self._online:
-            self._cpus.pop(thread.line, None)
-        elif thread.line in self._cpus or len(self._cpus) < _MOST_BOUND:
-            self._cpus[thread.line] = tuple(sorted(cpus))
+    def begin(self, thread: Thread) -> None:
+        """Read the CPUs of a new thread. A thread that has ended had those of its process's thread
+        that was read last: threads inherit them."""
+        if not self._read(thread) and thread.process in self._of_process:
+            self._keep(thread, self._of_process[thread.process])
 
     def read_some(self, threads: Mapping[int, Thread]) -> None:
         """Read some of the living ``threads`` (by number), all in turn."""
@@ -41,7 +38,25 @@ class ThreadAffinities:
         for _ in range(min(_IN_A_ROUND, len(self._turn))):
             thread = threads.get(self._turn.pop())
             if thread:
-                self.read(thread)
+                self._read(thread)
+
+    def _read(self, thread: Thread) -> bool:
+        """Read the CPUs of a thread; False where it has ended."""
+        try:
+            cpus = os.sched_getaffinity(thread.tid)
+        except OSError:
+            return False
+        if len(cpus) < self._online:
+            self._keep(thread, tuple(sorted(cpus)))
+        else:
+            self._cpus.pop(thread.line, None)
+            self._of_process.pop(thread.process, None)
+        return True
+
+    def _keep(self, thread: Thread, cpus: tuple[int, ...]) -> None:
+        if thread.line in self._cpus or len(self._cpus) < _MOST_BOUND:
+            self._cpus[thread.line] = cpus
+            self._of_process[thread.process] = cpus
 
     def bound(self) -> tuple[BoundThreads, ...]:
         """Return the threads that may not run on all CPUs, by the CPUs that they may run on."""

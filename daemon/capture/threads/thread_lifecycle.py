@@ -281,7 +281,7 @@ class ThreadLifecycle:
             )
         self.numbered[number] = line
         self._threads[number] = thread
-        self.affinities.read(thread)
+        self.affinities.begin(thread)
         self._writer.add_thread(thread)
         return line
 
