@@ -98,8 +98,8 @@ class JavaProcesses:
             try:
                 self._recognise(pid, began, region, runtime)
             except UnknownStructuresError as error:
+                # It is read again: the loader may not have relocated the tables yet.
                 self.unknown[region.path] = f"no Java frames: {error}"
-                self._due[pid] = 0
             except (OSError, WithheldError):
                 pass  # it is read again
             return
@@ -138,6 +138,7 @@ class JavaProcesses:
             layout = self._layout(pid, region, runtime, read)
             process = JavaProcess(layout, began)
             self._keep(pid, process)
+        self.unknown.pop(region.path, None)
         heaps = read_heaps(read, process.layout)
         if not heaps:
             return
