@@ -54,7 +54,7 @@ class Caller(NamedTuple):
 
 
 ReadStack = Callable[[int, int], bytes]
-"""Reads so many bytes of the stack from an address on; none where not all can be read."""
+"""Reads the stack from an address on, a number of bytes; empty if not all can be read."""
 
 
 class RuntimeCode(Protocol):
@@ -64,8 +64,8 @@ class RuntimeCode(Protocol):
     code_bytes: int
 
     def step(self, ip: int, sp: int, bp: int, read: ReadStack, *, called: bool) -> Caller | None:
-        """Return the caller of the frame with these registers, which has ``called`` another or
-        stands at ``ip``; None where it is not found."""
+        """Return the caller of the frame with these registers; ``called``: ``ip`` is a return
+        address, else the instruction that is next. None: the caller is not found."""
 
 
 def joined(copy: bytes, piece: bytes) -> bytes:
@@ -194,8 +194,8 @@ class SavedWalker:
         return saved
 
     def _step(self, saved: Saved) -> bool:
-        """Let the walk go on at the caller of the code that it has ended in; False where there is
-        none."""
+        """Continue the walk at the caller of the code in which it ended; False if that is not
+        found."""
         walk = self._walked()
         if not self._code:
             return False

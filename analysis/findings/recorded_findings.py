@@ -99,7 +99,7 @@ def _message_waits(facts: Facts) -> Iterator[Finding]:
     place = use.places.path(node)
     outside, words = meanwhile(facts, Use.OTHERS, total, place.path)
     share = percent(seconds / recorded, 0)
-    # Where there are two call paths, the one that was waited for is more useful.
+    # Of two call paths the awaited one is more useful.
     rank = int(any(phrase.path for phrase in words))
     yield Finding(
         "outside" if outside else "messages", "Calls of MPI wait for other ranks", total, "s",

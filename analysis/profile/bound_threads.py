@@ -22,8 +22,8 @@ _MOST_LETTERS = 20
 
 @dataclass(frozen=True, slots=True)
 class CrowdedCpus:
-    """CPUs ``cpus`` of a host, the only ones that ``threads`` threads may run on: those threads
-    waited ``waited`` seconds for a CPU. Meanwhile the CPUs ``idle`` of the host had nothing to do
+    """CPUs ``cpus`` of a host, to which ``threads`` threads are bound: the threads waited
+    ``waited`` seconds for a CPU. Meanwhile the CPUs ``idle`` of the host had nothing to do
     for ``idle_share`` of the recording, in the mean."""
 
     cpus: tuple[int, ...]

@@ -51,8 +51,8 @@ struct thread {
 		     * and to which */
 	u64 outer_low, outer_high; /* code of the library in place of the C library's allocator that was
 				    * called last */
-	/* Its states in CPython, one of each interpreter that it executes, the newest interpreter's first: of more than
-	 * PYTHON_THREAD_STATES the last in the last place. 0: none is known. */
+	/* Its states in CPython, one in each interpreter that it executes, the newest interpreter's first. If there are
+	 * more than PYTHON_THREAD_STATES, the main interpreter's is in the last place. 0: none is known. */
 	u64 python, python_second, python_third;
 	u64 python_listed; /* what told of the list of all states when these were found */
 	u32 user; /* slot of its user's budgets; 0: not known yet */

@@ -173,7 +173,7 @@ NAMES = {"waiter", "parker", "sleeper", "a very long nam"}
 
 
 def standing(pid: int) -> dict[str, dict[str, Any]]:
-    """The threads of a process that stand in a method of the program for good, by name."""
+    """The threads of a process that stay in a method of the program, by name."""
     resting = ("JavaRests.sleeps", "JavaRests.waits", "JavaRests.parks")
     return {
         thread["name"]: thread

@@ -85,7 +85,7 @@ def main():
 
 
 end = time.monotonic() + float(sys.argv[1])
-# The inner one is newer for one of the threads, and older for another.
+# The inner interpreter is newer than the outer one, or older.
 first, second, third, fourth, shared = (_interpreters.create() for _ in range(5))
 if sys.argv[2:] == ["older"]:
     third, fourth = fourth, third

@@ -78,13 +78,13 @@ static __always_inline u32 jvm_half(struct jvm_frame *at, u32 offset)
 	return jvm_word(at, offset) >> 8 * (offset & 4);
 }
 
-/* What is in the CodeBlob an address, or since 23 the distance from it. */
+/* The address in this field of a CodeBlob; since 23 the field has the distance from the CodeBlob. */
 static __always_inline u64 jvm_place(struct jvm *jvm, struct jvm_frame *at, u32 offset)
 {
 	return jvm->relative ? at->blob_at + (s32)jvm_half(at, offset) : jvm_word(at, offset);
 }
 
-/* The first bytes of code with so many have no frame yet, or not all of it; since 24 a number of 16 bits. */
+/* The number of bytes at the begin of the code in which its frame is not complete; since 24 of 16 bits. */
 static __always_inline s16 jvm_frame_complete(struct jvm *jvm, struct jvm_frame *at)
 {
 	return jvm_word(at, jvm->frame_complete) >> 8 * (jvm->frame_complete & 7);
@@ -276,13 +276,13 @@ static __always_inline int is_interpreting(struct jvm *jvm, struct jvm_frame *at
 	return 1;
 }
 
-/* Whether `sp` can be the caller's stack pointer where the return address is no more, or still, on the stack. */
+/* Whether `sp` can be the caller's stack pointer: it is a little above this one. */
 static __always_inline int is_sender(struct walk *w, u64 sp)
 {
 	return sp - w->sp < JVM_MOST_FRAME;
 }
 
-#define JVM_MOST_RETURN_ENTRY 64 /* bytes at a return address in which the interpreter goes on with its frame */
+#define JVM_MOST_RETURN_ENTRY 64 /* bytes at a return address in which the interpreter continues its frame */
 
 static __always_inline int is_return_register(struct walk *w, u64 address)
 {
@@ -312,8 +312,8 @@ static __always_inline int leave_without_frame(struct walk *w, struct jvm *jvm, 
 	return 0;
 }
 
-/* From the interpreter, from a frame of which the slots above the stack pointer are stored: the others are in registers as
- * at the method's entry. */
+/* From a frame of the interpreter. Slots below the stack pointer are not stored yet: their values are in registers, as at
+ * the method's entry. */
 static __always_inline int leave_interpreter(struct walk *w, struct jvm *jvm, struct jvm_frame *at)
 {
 	int innermost = !w->caller && w->depth == 2;

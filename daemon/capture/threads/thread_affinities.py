@@ -26,8 +26,8 @@ class ThreadAffinities:
         self._turn: list[int] = []
 
     def begin(self, thread: Thread) -> None:
-        """Read the CPUs of a new thread. A thread that has ended had those of its process's thread
-        that was read last: threads inherit them."""
+        """Read the CPUs of a new thread. A thread that has ended gets the CPUs of its process's
+        thread that was read last: threads inherit them."""
         if not self._read(thread) and thread.process in self._of_process:
             self._keep(thread, self._of_process[thread.process])
 

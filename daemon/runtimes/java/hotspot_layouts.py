@@ -20,7 +20,8 @@ _MOST_OFFSET = 4096
 
 
 class Heap(NamedTuple):
-    """A heap of code: its address, bytes, and those of its segments."""
+    """A heap of code: its address and bytes, the address of its segment map, and the binary
+    logarithm of a segment's bytes."""
 
     begin: int
     size: int
@@ -33,7 +34,7 @@ Piece = tuple[int, int]
 
 
 def as_integer(data: bytes, at: int, size: int, *, signed: bool = False) -> int:
-    """Return the number of ``size`` bytes at ``at``; 0 where there are none."""
+    """Return the little-endian number in ``size`` bytes at ``at``; 0 behind the last byte."""
     return int.from_bytes(data[at : at + size], "little", signed=signed)
 
 
@@ -41,13 +42,13 @@ class ScopesInCode(NamedTuple):
     """Offsets in an nmethod that has its own scopes (until 22)."""
 
     metadata: int
-    """Of the offset of the table of Methods and others that scopes refer to."""
+    """Offset of the field with the place of the table of Methods that scopes refer to."""
     data: int
-    """Of the address of the scopes; they follow the metadata."""
+    """Offset of the address of the scopes, which follow the metadata."""
     pcs: int
-    """Of the offset of the places (PcDesc), which follow the scopes."""
+    """Offset of the field with the place of the PcDescs, which follow the scopes."""
     dependencies: int
-    """Of the offset of what follows the places."""
+    """Offset of the field with the end of the PcDescs."""
 
     def pieces(self, at: int, head: bytes) -> tuple[Piece, Piece, Piece]:
         """Return where the nmethod at ``at`` with the first bytes ``head`` has metadata, scopes and
@@ -63,11 +64,11 @@ class ScopesApart(NamedTuple):
     """Offsets in an nmethod whose scopes are in memory of their own."""
 
     mutable: int
-    """Of the address of the memory with relocations and then metadata."""
+    """Offset of the address of the memory with relocations and then metadata."""
     mutable_bytes: int
     relocation_bytes: int
     immutable: int
-    """Of the address of the memory with places, and then scopes up to its end."""
+    """Offset of the address of the memory with places, and then scopes up to its end."""
     immutable_bytes: int
     pcs: int
     data: int

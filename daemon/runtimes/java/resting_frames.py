@@ -62,8 +62,8 @@ class RestingFrames:
         """Address, first bytes and name of CodeBlobs, by addresses of code."""
 
     def step(self, ip: int, sp: int, bp: int, read: ReadStack, *, called: bool) -> Caller | None:
-        """Return the caller of the frame at ``ip``, which has ``called`` another or stands in
-        compiled code that has its frame; None, too, once all steps took :data:`_MOST_SECONDS`."""
+        """Return the caller of the frame at ``ip``, if that has ``called`` another or is in
+        compiled code behind its prologue; None if all steps took :data:`_MOST_SECONDS`."""
         if self._spent > _MOST_SECONDS:
             return None
         began = time.monotonic()

@@ -22,7 +22,7 @@ _HELPER: list[Step] = [("main/idle", "cpu", 0.001), ("main/idle", "blocked", 1.9
 
 
 def made(path: Path, bound: BoundThreads, idle: dict[int, float]) -> Path:
-    """A recording of 2 s of three threads that had half a CPU each, and one that hardly ran."""
+    """2 s of three threads that had half a CPU each, and a thread that hardly ran."""
     make(path, {**_SHARED, 3: _HELPER}, size=0, threads=True)
     cpus = tuple(
         CpuSeconds(number, seconds, interrupts_s=0.5, stolen_s=0.0)

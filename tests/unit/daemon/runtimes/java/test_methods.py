@@ -88,7 +88,7 @@ def test_lines_of_any_memory_are_lines(data: bytes) -> None:
 
 
 METADATA = struct.pack("<QQ", 4096, 8192)
-# The caller's scope is at 1, what it inlines at 4.
+# The caller's scope is at 1, the inlined method's at 4.
 SCOPES = bytes([0, 0, 1, 8, 1, 2, 3])
 PLACES = struct.pack("<iiii", 10, 1, 0, 0) + struct.pack("<iiii", 20, 4, 0, 0)
 AT, NAME = 0x10000, 0x20000

@@ -94,10 +94,10 @@ def test_compiled_code_has_a_frame_of_its_size() -> None:
     word = FRAME_PYTHON | FRAME_JVM | at
     position = FRAME_PYTHON | FRAME_PYTHON_POSITION | 7 << PYTHON_POSITION_BITS
     assert caller == Caller(RETURN, STACK + 48, 0xB0, word, position | 40)
-    # Words that are pushed besides.
+    # Further words are pushed.
     pushed = step(at + CODE + 40, STACK, 0, words(1, 2, 3, 4, 5, 6, 7, 0xB0, RETURN))
     assert pushed and pushed[:3] == (RETURN, STACK + 72, 0xB0)
-    # It waits to be deoptimised: where it was, its frame has 8 bytes from the stack pointer on.
+    # It waits to be deoptimised: its frame has the place of the instruction, 8 bytes above sp.
     waits = step(at + 0x70, STACK, 0, words(1, at + CODE + 44, 3, 4, 0xB0, RETURN))
     assert waits and waits.position == position | 44
 
