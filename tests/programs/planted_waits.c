@@ -233,10 +233,14 @@ static void *reads_lock(void *unused)
 	return 0;
 }
 
+static volatile int is_read;
+
 static void *types(void *unused)
 {
 	culprit_works(0.1);
 	check(write(ends[1], "", 1) == 1);
+	while (!is_read) /* the worker may have to wait for a CPU */
+		;
 	return 0;
 }
 
@@ -319,6 +323,7 @@ WAITS(terminal)
 	char byte;
 
 	check(read(ends[0], &byte, 1) == 1);
+	is_read = 1;
 	DONE;
 }
 
