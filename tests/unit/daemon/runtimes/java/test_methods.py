@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from hpcd.daemon.runtimes.java.methods import (
     read_lines,
     read_number,
 )
+from tests.support.target_memory import memory_reader
 
 
 def written(value: int, zero_excluded: int) -> bytes:
@@ -103,14 +103,7 @@ def layout(scopes: ScopesInCode | ScopesApart) -> HotSpotLayout:
 
 
 def blob(contents: dict[int, bytes], scopes: ScopesInCode | ScopesApart) -> CompiledCode:
-    def read(pieces: Sequence[tuple[int, int]]) -> list[bytes | None]:
-        parts: list[bytes | None] = []
-        for at, size in pieces:
-            begin = max((begin for begin in contents if begin <= at), default=0)
-            parts.append(contents.get(begin, b"")[at - begin :][:size])
-        return parts
-
-    return read_blobs(read, layout(scopes), [AT])[AT]
+    return read_blobs(memory_reader(contents), layout(scopes), [AT])[AT]
 
 
 def test_scopes_in_the_code() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -20,6 +19,7 @@ from hpcd.bpf.wire import (
 from hpcd.daemon.runtimes.java import resting_frames as resting_frames_module
 from hpcd.daemon.runtimes.java.hotspot_layouts import Heap, HotSpotLayout, ScopesInCode
 from hpcd.daemon.runtimes.java.resting_frames import RestingFrames
+from tests.support.target_memory import memory_reader
 
 # A heap of four blocks of two segments of 128 bytes; the CodeBlob is 16 bytes into its block.
 BEGIN, MAP, NAMES, STACK = 0x100000, 0x200000, 0x300000, 0x400000
@@ -53,16 +53,7 @@ def memory(stack: bytes) -> dict[int, bytes]:
 
 
 def resting_frames(stack: bytes) -> RestingFrames:
-    contents = memory(stack)
-
-    def read(pieces: Sequence[tuple[int, int]]) -> list[bytes | None]:
-        parts: list[bytes | None] = []
-        for at, size in pieces:
-            begin = max((begin for begin in contents if begin <= at), default=0)
-            parts.append(contents.get(begin, b"")[at - begin :][:size])
-        return parts
-
-    return RestingFrames(layout(), [Heap(BEGIN, 1024, MAP, 7)], read)
+    return RestingFrames(layout(), [Heap(BEGIN, 1024, MAP, 7)], memory_reader(memory(stack)))
 
 
 def step(
