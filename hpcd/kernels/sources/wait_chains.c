@@ -145,23 +145,42 @@ static int64_t first_handover(const struct wait_graph *graph, int64_t lock, int6
 	return low;
 }
 
-/* The line that held a lock which another no longer waited for at a time, by the next hand-over of it: who hands it
- * over, unless the other has taken it meanwhile; then the first that waits for it again. -1: not known. */
-static int64_t holder(const struct wait_graph *graph, int64_t line, int64_t handover, int64_t time)
+/* The line of a wait. */
+static int64_t line_of(const struct wait_graph *graph, int64_t wait)
 {
-	if (graph->waker[handover] != line)
-		return graph->waker[handover];
-	if (graph->begin[handover] < time)
-		return -1;
 	int64_t low = 0, high = graph->lines;
 	while (high - low > 1) {
 		int64_t middle = low + (high - low) / 2;
-		if (graph->wait_first[middle] <= handover)
+		if (graph->wait_first[middle] <= wait)
 			low = middle;
 		else
 			high = middle;
 	}
 	return low;
+}
+
+/* The line that held a lock which another no longer waited for at a time, by the next hand-over of it: who hands it
+ * over, unless the other has taken it meanwhile; then the first that waits for it again. -1: not known. */
+static int64_t next_holder(const struct wait_graph *graph, int64_t line, int64_t handover, int64_t time)
+{
+	if (graph->waker[handover] != line)
+		return graph->waker[handover];
+	return graph->begin[handover] < time ? -1 : line_of(graph, handover);
+}
+
+/* The line that held a lock which another waited for in [begin, end), where nobody was woken to hand it over: threads
+ * that ask and give at the same moment hand a lock over without a sleep. It is the other line of the hand-over before,
+ * if this one did not wait meanwhile. -1: not known. */
+static int64_t last_holder(const struct wait_graph *graph, int64_t line, int64_t handover, int64_t begin, int64_t end)
+{
+	int64_t other = line_of(graph, handover);
+	if (other == line)
+		other = graph->waker[handover];
+	if (other < 0 || other == line)
+		return -1;
+	int64_t last = graph->wait_first[other + 1];
+	int64_t wait = first_later(graph->end, graph->wait_first[other], last, begin);
+	return wait < last && graph->begin[wait] < end ? -1 : other;
 }
 
 /* Passes the part [begin, end) of a wait on: to who ended it, and of a wait for a lock to those who held the lock, one
@@ -181,8 +200,12 @@ static bool add_wait(struct chains *chains, uint32_t line, int64_t wait, int64_t
 	int64_t cause = graph->ender[wait];
 	if (at < last && graph->end[graph->handover[at]] <= graph->end[wait]) {
 		cause = graph->handover[at];
-	} else if (at < last && !chains->direct && graph->kind[cause] == WAKER_TIMER && hops < MOST_HOPS) {
-		int64_t other = holder(graph, line, graph->handover[at], end);
+	} else if (lock >= 0 && !chains->direct && graph->kind[cause] == WAKER_TIMER && hops < MOST_HOPS) {
+		int64_t other = -1;
+		if (at < last)
+			other = next_holder(graph, line, graph->handover[at], end);
+		else if (at > graph->lock_first[lock])
+			other = last_holder(graph, line, graph->handover[at - 1], begin, end);
 		if (other >= 0 && other != line)
 			return add_line(chains, other, begin, end, hops + 1);
 	}

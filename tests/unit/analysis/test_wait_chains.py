@@ -121,14 +121,20 @@ def test_a_wait_for_a_lock_is_divided_among_those_who_held_it() -> None:
 
 def test_a_thread_that_no_longer_waits_for_a_lock_waited_for_its_holder() -> None:
     """A gives up at 10; B holds the lock until 40, when it wakes A. Then nobody wakes anybody."""
-    direct, roots = summed(
-        2,
-        [(A, 0, 10, -1, Waker.TIMER), (A, 30, 40, B, THREAD), (A, 50, 60, -1, Waker.TIMER)],
-        [(B, 0, 60, 1, Cause.THREAD)],
-        futex=lambda wait: 64 | waits.LOCK,
-    )
+    asks = [(A, 0, 10, -1, Waker.TIMER), (A, 30, 40, B, THREAD), (A, 50, 60, -1, Waker.TIMER)]
+    runs = [(B, 0, 60, 1, Cause.THREAD)]
+    direct, roots = summed(2, asks, runs, futex=lambda wait: 64 | waits.LOCK)
     assert rows(direct) == {(100, A, 0, Cause.TIMER): 20, (100, B, 1, Cause.THREAD): 10}
-    assert rows(roots) == {(100, A, 100, Cause.TIMER): 10, (100, B, 1, Cause.THREAD): 20}
+    # At 50 B has the lock again, as the one other thread that is known to use it.
+    assert rows(roots) == {(100, B, 1, Cause.THREAD): 30}
+    # It has not where it sleeps meanwhile, or where another lock is waited for.
+    sleeps = (B, 45, 55, -1, Waker.TIMER)
+    _, roots = summed(
+        2, [*asks, sleeps], runs, futex=lambda wait: 64 | waits.LOCK if wait[0] == A else 0
+    )
+    assert rows(roots)[100, A, 100, Cause.TIMER] == 10
+    _, roots = summed(2, asks, runs, futex=lambda wait: (128 if wait[1] == 50 else 64) | waits.LOCK)
+    assert rows(roots)[100, A, 100, Cause.TIMER] == 10
     # A takes it at 10 and hands it back to B, which asks for it from 15 on; C has long waited.
     for other, begin, cause in ((B, 15, (B, 1, Cause.THREAD)), (C, 5, (A, 100, Cause.TIMER))):
         _, roots = summed(
