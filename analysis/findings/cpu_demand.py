@@ -63,6 +63,13 @@ class CpuDemand:
         return self.outside < 0.5 * self.waited
 
     @property
+    def enough(self) -> bool:
+        """Whether the CPUs were idle for as long as threads waited for them: the scheduler had put
+        these where others ran, as a thread on the CPU of the one that woke it."""
+        wanted = self.ran + self.waited + (self.taken or 0.0)
+        return wanted <= self.cpus * self.span and self.withheld <= _MENTIONED * self.waited
+
+    @property
     def reason(self) -> tuple[Phrase, ...]:
         """The reason in words, with the signs before them; none where it is not known."""
         if not self.cpus:

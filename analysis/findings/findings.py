@@ -1,8 +1,8 @@
 """Findings about a recording, in sentences: the first lines of a report and of each view.
 
 First losses of a fifth of the threads' time and more, the costliest before the others; then the
-smaller ones and where the work is done. Each has an amount, what it is a share of, and a place: a
-call path where there is one.
+smaller ones, waits for a CPU while others were idle, and where the work is done. Each has an
+amount, what it is a share of, and a place: a call path where there is one.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def findings(db: Database, facts: Facts | None = None) -> list[Finding]:
     def share(finding: Finding) -> float:
         return finding.share * (scale if finding.whole == facts.whose_time else 1.0)
 
-    large = [finding for finding in lost if share(finding) >= _LARGE]
-    rest = [*(finding for finding in lost if share(finding) < _LARGE), *work]
+    large = [one for one in lost if share(one) >= _LARGE and not _beside_idle_cpus(one, facts)]
+    rest = [*(finding for finding in lost if finding not in large), *work]
     return large + sorted(rest, key=lambda finding: -share(finding)) + outside
 
 
@@ -112,6 +112,15 @@ def _same(wait: Finding, recorded: list[Finding], facts: Facts) -> bool:
     if any(one.rule == MESSAGES.name for one in recorded) and _in_messages(facts):
         return True
     return any(wait.share < _COVERED * one.share for one in recorded)
+
+
+def _beside_idle_cpus(finding: Finding, facts: Facts) -> bool:
+    """Whether ``finding`` is on threads that wait for a CPU, not bound to it, while others are
+    idle. Where a thread wakes another and then waits for its answer, both on one CPU, a second one
+    would not save what each waits for the other to leave it."""
+    crowded = facts.use.crowded
+    bound = crowded is not None and crowded.idle
+    return finding.rule == RUNNABLE.name and facts.use.demand.enough and not bound
 
 
 def _in_messages(facts: Facts) -> bool:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.findings.context_use import IDLE, ContextUse, Use
 from hpcd.analysis.findings.cpu_demand import CpuDemand, measure_demand
@@ -133,6 +134,20 @@ class TimeUse:
     def culprits(self, use: Use) -> tuple[F64, I64, I64]:
         """Return those for whom counted threads waited, as :meth:`WaitRoots.culprits` does."""
         return self.roots.culprits(use, self._counts | (self._serves & (use == Use.LOCKS)))
+
+    def late(self, use: Use) -> float:
+        """Return the seconds of ``use`` in which threads waited for late threads, whose CPUs other
+        programs had had for longer than the CPUs of the threads that waited."""
+        if self.demand.own:
+            return 0.0
+        seconds, line, _ = self.culprits(use)
+        without, waited = self.by_thread[:, Use.RUNNABLE], self.by_thread[:, use] * self._counts
+        caused = sum_by(line, seconds, len(without))
+        late = 0.0
+        for culprit in np.flatnonzero(caused):
+            longer = np.clip(without[culprit] - without, 0, waited)  # 0 of itself
+            late += min(float(caused[culprit]), float(longer.sum()))
+        return late
 
     @cached_property
     def demand(self) -> CpuDemand:

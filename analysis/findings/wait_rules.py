@@ -40,8 +40,10 @@ def _waiting(facts: Facts) -> Iterator[Finding]:
         enough = use.with_cpu(kind)
         if kind in FOR_OTHERS and enough < total:  # polling of which others took the CPUs
             enough = max(enough, min(facts.waited_for_work, total))
-        late = kind in (Use.OTHERS, Use.OPENMP)
-        if enough < max(least, _LATE * use.without_cpu * late, _SAMPLES * facts.period):
+        if kind != Use.LOCKS and kind in FOR_OTHERS:
+            least = max(least, _LATE * use.without_cpu)
+            enough -= use.late(kind)
+        if enough < max(least, _SAMPLES * facts.period):
             continue
         if kind == Use.LOCKS and 2 * float(seconds[use.contexts.gil].sum()) > total:
             subject = "Threads wait for Python's lock (GIL)"
@@ -106,9 +108,9 @@ WAITING = FindingRule(
     "threads that work otherwise wait for 5 % of their time and of their lives, or more: without"
     " what other programs had the CPUs for",
     "hold a lock for less time or split it; give all the same to do; do other work meanwhile",
-    "who is waited for sleeps, has nothing to do or no CPU itself; threads that hardly run; waits"
-    " for others, but for locks, of less than 2 % of the time without a CPU; input of"
-    " processes that serve others",
+    "who is waited for sleeps, has nothing to do or no CPU itself, or is late as it had none;"
+    " threads that hardly run; waits for others, but for locks, of less than 2 % of the time"
+    " without a CPU; input of processes that serve others",
 )  # fmt: skip
 RUNNABLE = FindingRule(
     "no CPU", _runnable,

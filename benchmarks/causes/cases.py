@@ -64,7 +64,7 @@ PLANTED = {
         Case("slow_filter", "communication", "compresses_slowly"),
         Case("slow_worker", "communication hot", "makes_the_tile", exact=False),
         Case("many_processes", "runnable", "computes_a_frame.*want to run"),
-        Case("nice_beside_another", "runnable", "computes_a_frame"),
+        Case("nice_beside_another", "runnable", "computes_a_frame|threads are bound to CPU"),
         Case("limited_group", "runnable", "limit withheld"),
     ),
     "teams.c": (

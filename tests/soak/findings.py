@@ -56,7 +56,7 @@ CAUSES = {case.name: case for case in (
     Case("reading_a_big_file", "system", "rereads_the_file: .* pread"),
     Case("page_faults", "system", "touches_new_pages"),
     Case("leak", "memory", "ever more.*keeps_what_it_read", ("--memory",)),
-    Case("threads_pinned", "runnable", "computes_pinned.*want to run"),
+    Case("threads_pinned", "runnable", "computes_pinned.*want to run|threads are bound to CPU"),
     Case("oversubscription", "runnable", r"computes_beside_many.* at a time want to run"),
     Case("spinning", "hot", "spins_until_done"),
     Case("sleep_polling", "sleep", "asks_until_done > usleep", exact=False),

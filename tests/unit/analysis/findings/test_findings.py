@@ -271,6 +271,17 @@ def test_what_a_limit_withheld_no_other_programs_had(
     assert words in "".join(phrase.words for phrase in demand.reason)
 
 
+@pytest.mark.parametrize(
+    ("waited", "taken", "withheld", "enough"),
+    [(0.6, 0.2, 0.0, True), (0.6, None, 0.0, True), (0.6, 0.3, 0.0, False), (0.9, 0.0, 0.0, False),
+     (0.6, 0.0, 0.5, False)],
+)  # fmt: skip
+def test_cpus_are_enough_that_are_idle_for_as_long_as_threads_wait_for_them(
+    waited: float, taken: float | None, withheld: float, enough: bool
+) -> None:
+    assert CpuDemand(1.2, waited, 1.0, 2, taken, withheld).enough is enough
+
+
 def test_where_the_number_of_cpus_is_not_known_none_is_stated() -> None:
     """Recordings of other tools do not have it."""
     assert CpuDemand(0.7, 0.3, 1.0, 0, None).reason == ()
@@ -688,6 +699,16 @@ def test_to_wait_for_who_is_late_for_want_of_a_cpu_is_no_loss(tmp_path: Path) ->
             1: [("main", "unseen", 4.25), ("main/work", "cpu", wait), ("main", "unseen", 5.0)],
         }  # fmt: skip
         with hpcd.analysis.open(make(tmp_path / f"{wait}", steps, size=0, threads=True)) as db:
+            assert ("communication" in [finding.kind for finding in findings(db)]) == lost
+    # It works when it is waited for, and had no CPU before.
+    for longer, lost in ((0.0, False), (0.5, True)):
+        steps = {
+            0: [("main/work", "cpu", 1.0), (meet, "blocked by 1", 0.5 + longer),
+                ("main", "unseen", 5.0), ("main/work", "cpu", 0.01)],
+            1: [("main/work", "runnable", 0.5), ("main/work", "cpu", 1.0 + longer),
+                ("main", "unseen", 5.0), ("main/work", "cpu", 0.01)],
+        }  # fmt: skip
+        with hpcd.analysis.open(make(tmp_path / f"+{longer}", steps, size=0, threads=True)) as db:
             assert ("communication" in [finding.kind for finding in findings(db)]) == lost
 
 
