@@ -17,12 +17,12 @@ from hpcd.analysis.findings.context_use import ContextUse
 from hpcd.analysis.findings.phrase import Phrase
 from hpcd.analysis.parallel.program_code import program_modules
 from hpcd.analysis.parallel.tree_matching import innermost
-from hpcd.analysis.profile.nameless import named_path
+from hpcd.analysis.profile.nameless import named_path, without_address
 from hpcd.analysis.profile.python_modules import python_module
 from hpcd.analysis.roles.role import NameRole
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.symbols.short_names import short_names
-from hpcd.array_types import F64, Mask
+from hpcd.array_types import F64, I64, Mask
 from hpcd.model.identity import SOURCE_KINDS, ModuleKind
 
 # Call paths that are put into words; the others cost less.
@@ -83,6 +83,9 @@ class Places:
 
     def __init__(self, db: Database, contexts: ContextUse) -> None:
         self._db, self._contexts = db, contexts
+        shown = [without_address(label) for label in contexts.names.labels]
+        self._shown, number = np.unique(np.array(shown, object), return_inverse=True)
+        self._number: I64 = number[contexts.names.label[contexts.own]]
 
     def name(self, place: Place) -> str:
         """Return the display name of a place's innermost procedure."""
@@ -113,19 +116,16 @@ class Places:
 
     def procedures(self, seconds: F64) -> list[Place]:
         """Return the program's procedures, inlined ones apart, by what was spent in them and the
-        libraries and system calls they call, the costliest first."""
-        own = self._contexts.own
-        cost = sum_by(
-            self._contexts.names.label[own],
-            np.where(own > 0, seconds, 0.0),
-            len(self._contexts.names.labels),
-        )
-        first = np.zeros(len(self._contexts.names.labels), np.int64)
+        libraries and system calls they call, the costliest first. Those of a load module that have
+        no names are one, ``[libfoo.so]``."""
+        own, number = self._contexts.own, self._number
+        cost = sum_by(number, np.where(own > 0, seconds, 0.0), len(self._shown))
+        first = np.zeros(len(self._shown), np.int64)
         order = np.argsort(seconds, kind="stable")
-        first[self._contexts.names.label[own[order]]] = own[order]
+        first[number[order]] = own[order]
         return [
             Place(
-                (self._contexts.names.labels[at],),
+                (self._shown[at],),
                 "",
                 float(cost[at]),
                 int(self._db.procedure_of_node[first[at]]),
@@ -164,11 +164,10 @@ class Places:
         number = int(self._db.procedures.module[place.procedure])
         return PurePath(self._db.modules[number - 1].path).name if number else ""
 
-    def inside(self, label: str) -> Mask:
-        """``bool[nodes]``: contexts whose innermost procedure of the program is called so."""
-        inside: Mask = self._contexts.names.label[
-            self._contexts.own
-        ] == self._contexts.names.labels.index(label)
+    def inside(self, name: str) -> Mask:
+        """``bool[nodes]``: contexts whose innermost procedure of the program is called ``name`` in
+        :meth:`procedures`."""
+        inside: Mask = self._shown[self._number] == name
         return inside
 
     def _names(self, node: int, called: int) -> tuple[tuple[str, ...], str]:

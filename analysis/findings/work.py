@@ -15,7 +15,6 @@ from hpcd.analysis.findings.finding import LEAST_SHARE, Finding, most_of
 from hpcd.analysis.findings.phrase import NO_PHRASE, Phrase
 from hpcd.analysis.findings.places import names_in_words
 from hpcd.analysis.findings.rule import FindingRule
-from hpcd.analysis.profile.nameless import without_address
 from hpcd.analysis.profile.row_text import shorten
 from hpcd.analysis.trace.process_titles import command_words, full_name, process_title
 from hpcd.array_types import Mask
@@ -120,7 +119,7 @@ def _work(facts: Facts) -> Iterator[Finding]:
             name = f"{library} for {module}"
         elif name.startswith("["):
             # An address says nothing: [libfoo.so+0x1234].
-            module = without_address(name).strip("[]")
+            module = name.strip("[]")
             code = "code made at run time" if module == "jit" else f"code of {module}"
             name = f"{code} that has no names"
         else:

@@ -23,7 +23,7 @@ from hpcd.analysis.parallel.tree_matching import path_labels
 from hpcd.analysis.profile.nameless import named_path, without_address
 from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.roles.role_table import role_table
-from hpcd.array_types import F64, I64
+from hpcd.array_types import F64, I64, Mask
 from hpcd.wording import percent, time_text
 
 _UNEVEN = 0.05
@@ -231,29 +231,30 @@ def _costliest_part(sharing: Imbalance, polled: float) -> tuple[int, float]:
     return node, float(blamed[node])
 
 
-def _idle_beside(facts: Facts, sharing: Imbalance, node: int, most: int, team: bool) -> bool:
-    """Whether the threads of a ``team``, or several that share the context ``node``, have, where
-    waits were recorded, nothing to do for the greater part of what the one of index ``most`` works
-    longer.
+def _idle_beside(facts: Facts, sharing: Imbalance, node: int, most: int, team: bool) -> Mask:
+    """``bool[ranks]``: the threads of a ``team``, or those that share the context ``node``, if they
+    have, where waits were recorded, nothing to do for the greater part of what the one of index
+    ``most`` works longer; else none.
 
     Where whoever is free takes the next task, a thread that had a CPU for longer works for longer,
     and none waits for it but the one that gave the tasks, a process's first, which does less.
     """
     db, ranks = facts.db, sharing.ranks
-    shares = sharing.by_rank(node) > LEAST_SHARE * sharing.own.maximum[node]
+    shares: Mask = sharing.by_rank(node) > LEAST_SHARE * sharing.own.maximum[node]
     if team:
         shares[:] = True
-    if not db.metrics.knows_waits or np.count_nonzero(shares) < 2:
-        return bool(np.count_nonzero(shares) >= 2)
-    start, end = db.lines.start[ranks.line], db.lines.end[ranks.line]
     used = facts.use.by_thread[ranks.line]
+    if not db.metrics.knows_waits or np.count_nonzero(shares) < 2:
+        polled = sum_by(ranks.of_line, used[:, FOR_OTHERS].sum(1), len(ranks))
+        return (shares | (polled > 0)) & (np.count_nonzero(shares) >= 2)
+    start, end = db.lines.start[ranks.line], db.lines.end[ranks.line]
     busy = used[:, _BUSY].sum(1)
     idle = (end[ranks.of_line == most].max() - start) / 1e9 - busy - used[:, Use.RUNNABLE]
     busy, idle = (sum_by(ranks.of_line, seconds, len(ranks)) for seconds in (busy, idle))
     first = ranks.of_line[start.argmin()]
     shares[first] &= team or busy[first] >= _TAKES_PART * busy[shares].mean()
     less = np.maximum(busy[most] - busy[shares], 0)
-    return bool(np.minimum(less, idle[shares]).sum() > 0.5 * less.sum())
+    return shares & bool(np.minimum(less, idle[shares]).sum() > 0.5 * less.sum())
 
 
 def _uneven_work(facts: Facts) -> Iterator[Finding]:
@@ -263,9 +264,6 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
         return
     ranks, work = sharing.ranks, sharing.inclusive
     mean, most, number = float(work.mean[0]), float(work.maximum[0]), int(work.most[0])
-    loss = (most - mean) * len(ranks) / use.lived
-    if mean <= 0 or most / mean - 1 < _UNEVEN:
-        return
     own = np.where(sharing.own.most == number, sharing.own.imbalance, 0.0)
     node = int(own.argmax())
     at = int(np.flatnonzero(ranks.number == number)[0])
@@ -273,7 +271,12 @@ def _uneven_work(facts: Facts) -> Iterator[Finding]:
     team = _idle_beside(facts, sharing, node, at, bool(have(db.roles, NameRole.TEAM).any()))
     # Which thread of a run-time system's pool takes a task is chance.
     team &= not bool((have(db.roles, NameRole.EVENTS) & ~db.procedures.kernel).any())
-    if loss < LEAST_SHARE * use.own / use.lived or not (team or facts.ranked):
+    if not facts.ranked:
+        if not team.any():
+            return
+        mean = float(sharing.whole_by_rank[team].mean())
+    loss = (most - mean) * (len(ranks) if facts.ranked else np.count_nonzero(team)) / use.lived
+    if mean <= 0 or most / mean - 1 < _UNEVEN or loss < LEAST_SHARE * use.own / use.lived:
         return
     lines = ranks.line[ranks.of_line == at]
     if most - mean < LEAST_SHARE * use.longest(lines):

@@ -59,7 +59,7 @@ class Imbalance:
 
     ``inclusive`` is the spread of every context; ``own`` that of the program's own contexts, where
     frames of other modules count to ``owner`` ``int64[n]``, the innermost frame of the program
-    above them.
+    above them. ``whole_by_rank`` ``float64[ranks]`` is what all contexts cost each rank.
     """
 
     database: Database
@@ -69,6 +69,7 @@ class Imbalance:
     matching: Matching
     inclusive: Spread
     own: Spread
+    whole_by_rank: F64
     own_by_rank: F64
     own_nodes: I64
     owner: I64
@@ -189,8 +190,10 @@ def measure(
     spread, own_spread = _Tally(count), _Tally(count)
     begin, end = matching.tree.preorder()
     order = np.argsort(begin)
+    whole_by_rank = np.zeros(len(ranks))
     for at in range(len(ranks)):
         cost = rank_cost(at)
+        whole_by_rank[at] = cost.sum()
         # A subtree is a range of the depth-first order.
         running = np.concatenate(([0.0], np.cumsum(cost[order])))
         spread.add(int(ranks.number[at]), running[end] - running[begin])
@@ -207,6 +210,7 @@ def measure(
         matching=matching,
         inclusive=spread.result(),
         own=own,
+        whole_by_rank=whole_by_rank,
         own_by_rank=np.stack(kept),
         own_nodes=own_nodes,
         owner=owner,

@@ -432,6 +432,30 @@ def test_samples_alone_do_not_tell_that_a_thread_sleeps(
             assert bool(measure(db).blame.sum()) == waits
 
 
+def test_threads_that_do_something_else_are_no_part_of_a_team(tmp_path: Path) -> None:
+    """Two compress, a third writes the output: the two have shared the work evenly, or not."""
+    take = "main/take/pthread_cond_wait/k_futex_wait"
+    for least, uneven in ((0.95, False), (0.4, True)):
+        steps: dict[int, list[Step]] = {
+            0: [("main/compress", "cpu", 1.0)],
+            1: [("main/compress", "cpu", least), (take, "blocked by 0", 1.0 - least)],
+            2: [("main/write", "cpu", 0.05), (take, "blocked by 0", 0.95)],
+        }  # fmt: skip
+        with hpcd.analysis.open(make(tmp_path / f"{least}", steps, size=0, threads=True)) as db:
+            texts = [finding.text for finding in findings(db) if finding.kind == "imbalance"]
+        assert any("(mean 0.700 s)" in text for text in texts) == uneven == bool(texts)
+
+
+def test_nameless_procedures_of_a_module_are_one_place(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {
+        0: [("main/part", "cpu", 0.3), *((f"[app+0x{at}00]", "cpu", 0.07) for at in range(1, 8))]
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, size=0)) as db:
+        assert findings(db)[0].text == (
+            "Most work is done in code of app that has no names: 490.0 ms, 62 % of the CPU time."
+        )
+
+
 def test_who_had_a_cpu_for_longer_works_for_longer(tmp_path: Path) -> None:
     """That is no loss where whoever is free takes the next task; to wait for the others is."""
     work = "main/worker/work"
