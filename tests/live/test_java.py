@@ -25,6 +25,7 @@ pytestmark = pytest.mark.root
 
 PAIRS = ROOT / "tests/programs/JavaPairs.java"
 RESTS = ROOT / "tests/programs/JavaRests.java"
+SINES = ROOT / "tests/programs/JavaSines.java"
 # Where a caller was not found: a path that says so.
 _MARKED = "[truncated"
 STEPS = {f"JavaPairs${name}.take" for name in ("Left", "Right", "Outer")}
@@ -77,6 +78,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("classes")
     compile_java(PAIRS, folder)
     compile_java(RESTS, folder)
+    compile_java(SINES, folder)
     return folder
 
 
@@ -130,6 +132,25 @@ def test_methods_have_the_callers_that_call_them(
     for caller in CALLEES:
         if "JavaPairs.work" in CALLEES[caller]:
             assert 0.06 < callers[caller] / total < 0.24, (caller, callers)
+
+
+@pytest.mark.parametrize("mode", ["-Xint", "-XX:TieredStopAtLevel=1", "-Xmixed"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_stubs_have_the_methods_that_call_them(
+    classes: Path, tmp_path: Path, version: int, mode: str
+) -> None:
+    """HotSpot's code of Math.sin() and its like keeps no frame pointer."""
+    folder = recorded(jvm(version), tmp_path, mode, "-cp", classes, "JavaSines", 1.5)
+    with Database(folder, native=True) as db:
+        paths = [path for path in sampled_paths(db) if path.names[-1].startswith("[StubRoutines")]
+    callers = Counter[str]()
+    for path in paths:
+        at = -3 if path.names[-2] == "[Interpreter]" else -2
+        callers["whole" if not path.names[0].startswith(_MARKED) else "cut"] += path.seconds
+        callers[path.names[at]] += path.seconds
+    stubs = callers["whole"] + callers["cut"]
+    assert stubs > 0.3
+    assert callers["JavaSines.sines"] > 0.99 * stubs and callers["whole"] > 0.99 * stubs, callers
 
 
 def own_methods(thread: dict[str, Any]) -> list[tuple[str, int]]:

@@ -36,6 +36,7 @@ static __always_inline void begin_jvm(struct walk *w)
 	if (!at)
 		return;
 	at->hops = 0;
+	at->in_stub = 0;
 	w->code_begin = jvm->code_begin;
 	w->code_bytes = jvm->code_bytes;
 	w->hash = hash_mix(w->hash, (u64)tgid << 32 | w->space_number);
@@ -233,10 +234,50 @@ static __always_inline int leave_frameless_call(struct walk *w, struct jvm_frame
 	return is_jvm_code(w, at->ip) ? 0 : leave_frameless(at, at->sp);
 }
 
-static __always_inline int leave_stub_at(struct walk *w, struct jvm_frame *at)
+/* The target of the call before the return address `ip`, whose instructions are `code`: of call N, the distance from
+ * there, and of mov r10, N; call r10, by which the second compiler calls stubs. 0: it is neither. */
+static __always_inline u64 jvm_call_target(u64 ip, u64 *code)
+{
+	if ((code[1] >> 24 & 0xff) == 0xe8)
+		return ip + (s64)(s32)(code[1] >> 32);
+	return (code[0] >> 24 & 0xffff) == 0xba49 && code[1] >> 40 == 0xd2ff41 ? code[0] >> 40 | code[1] << 24 : 0;
+}
+
+/* The caller of a stub in which the thread is: a return address on the stack of a call that leads into this code, up to
+ * where the thread is. Stubs such as that of Math.sin() keep a few words there, and no frame pointer. Of several the call
+ * that leads to the nearest place: others were to stubs that have returned, and their addresses are left in words that are
+ * not in use yet. 0 if it is found. */
+NOT_INLINED int find_stub_call(struct walk *w, struct jvm *jvm, struct jvm_frame *at)
+{
+	if (!w || !jvm || !at)
+		return -1;
+	u64 distance = w->ip - jvm_place(jvm, at, jvm->code);
+	if (read_user(at->words, sizeof at->words, w->sp))
+		return -1;
+	NOUNROLL
+	for (u32 i = 0; i < sizeof at->words / 8; i++) {
+		u64 ip = at->words[i];
+		if (!is_jvm_code(w, ip - 16) || read_user(at->call, sizeof at->call, ip - 16))
+			continue;
+		u64 from = w->ip - jvm_call_target(ip, at->call);
+		if (from > distance || (from == distance && at->in_stub))
+			continue;
+		distance = from;
+		at->ip = ip;
+		at->sp = w->sp + 8 * i + 8;
+		at->in_stub = 1;
+	}
+	if (!at->in_stub)
+		return -1;
+	return w->bp + 16 == at->sp ? read_user(&at->bp, 8, w->bp) : 0;
+}
+
+static __always_inline int leave_stub_at(struct walk *w, struct jvm *jvm, struct jvm_frame *at)
 {
 	if (!w->caller) {
 		u8 *code = at->code;
+		if (!find_stub_call(w, jvm, at))
+			return 0;
 		if (is_frame_link(code))
 			return leave_at(at, w->sp);
 		if (leave_frameless(at, w->sp))
@@ -253,9 +294,9 @@ static __always_inline int leave_stub_at(struct walk *w, struct jvm_frame *at)
 }
 
 /* From a stub, whose frame has no known size: most have a frame pointer. */
-static __always_inline int leave_stub(struct walk *w, struct jvm_frame *at)
+static __always_inline int leave_stub(struct walk *w, struct jvm *jvm, struct jvm_frame *at)
 {
-	if (leave_stub_at(w, at))
+	if (leave_stub_at(w, jvm, at))
 		return -1;
 	return at->ip == JVM_ENTRY_COOKIE ? leave_frameless(at, at->sp) : 0;
 }
@@ -316,9 +357,15 @@ static __always_inline int leave_without_frame(struct walk *w, struct jvm *jvm, 
  * the method's entry. */
 static __always_inline int leave_interpreter(struct walk *w, struct jvm *jvm, struct jvm_frame *at)
 {
-	int innermost = !w->caller && w->depth == 2;
+	int innermost = !w->caller && w->depth == 2, called_stub = at->in_stub;
 	u64 *slot = at->slots;
 
+	/* The interpreter's code of a method such as Math.sin() makes no frame before it calls the stub. */
+	at->in_stub = 0;
+	if (called_stub && is_sender(w, w->regs.r13) && !read_user(&at->ip, 8, w->sp) && is_jvm_code(w, at->ip)) {
+		at->sp = w->regs.r13;
+		return 0;
+	}
 	if (w->bp - w->sp >= JVM_MOST_FRAME || read_user(slot, sizeof at->slots, w->bp - JVM_SLOTS_BELOW))
 		return innermost ? leave_without_frame(w, jvm, at) : -1;
 	u64 stored = w->bp - w->sp;
@@ -377,7 +424,7 @@ NOT_INLINED int leave_jvm_frame(struct walk *w, struct jvm *jvm, struct jvm_fram
 		return leave_sized(w, jvm, at, bytes);
 	if (w->caller && words == JVM_NO_FRAME)
 		return leave_frameless_call(w, at);
-	return leave_stub(w, at);
+	return leave_stub(w, jvm, at);
 }
 
 /* From Java's code to its caller. 1: the walk has ended. */

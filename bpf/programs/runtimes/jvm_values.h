@@ -37,8 +37,11 @@ struct jvm_frame {
 	u64 hops;     /* in segment maps, of this walk */
 	u16 size;     /* of its bytecodes */
 	u8 back;      /* of the segment map */
-	u8 pad[5]; /* 0 */
+	u8 in_stub;   /* whether the thread is in a stub that the code before has called */
+	u8 pad[4]; /* 0 */
 	u8 code[16];  /* from the byte before ip on */
+	u64 words[16]; /* of the stack, from its pointer on, of a thread in a stub */
+	u64 call[2];   /* the instructions before a return address */
 	u64 slots[10]; /* of an interpreter's frame: from the bytecode's address to the return address */
 };
 
