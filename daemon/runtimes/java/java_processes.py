@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -25,9 +26,10 @@ from hpcd.model.region import Region
 # Processes that are remembered: stacks of processes that have ended may be on their way.
 _MOST_PROCESSES = 4096
 _MOST_LAYOUTS = 1024
-# In rounds of the recorder. A JVM has its code 0.1 s after it is mapped; programs may map it and
-# make none.
-_MOST_READINGS = 20
+# A JVM has its code 0.1 s after it is mapped, or seconds where it waits for CPUs; programs may
+# map it and make none. It is read again after this time, in seconds, or this part of the time since
+# it was seen, if that is longer: some 90 times in the first hour.
+_LEAST_PAUSE, _PAUSE = 0.01, 1 / 8
 
 
 @dataclass(slots=True)
@@ -64,8 +66,9 @@ class JavaProcesses:
         self._layouts: dict[tuple[str, int, int], HotSpotLayout] = {}
         """By file and user: processes may change their own tables. Their address is relative to
         where the file is mapped."""
-        self._due: dict[int, int] = {}
-        """How often a process is to be read again, by pid: until its JVM has code."""
+        self._due: dict[int, tuple[float, float]] = {}
+        """When a process was first read, and when it is to be read again, by pid: until its JVM
+        has code."""
         self.unknown: dict[str, str] = {}
         """Load modules whose Java frames are not taken, and why."""
 
@@ -94,7 +97,9 @@ class JavaProcesses:
             runtime = self._mappings.runtime_in(region)
             if runtime is None or JVM_STRUCTS not in runtime.symbols:
                 continue
-            self._due.setdefault(pid, _MOST_READINGS)
+            now = time.monotonic()
+            first, _ = self._due.get(pid, (now, now))
+            self._due[pid] = first, now + max(_LEAST_PAUSE, _PAUSE * (now - first))
             try:
                 self._recognise(pid, began, region, runtime)
             except UnknownStructuresError as error:
@@ -106,10 +111,8 @@ class JavaProcesses:
 
     def unsettled(self) -> list[int]:
         """Return the processes that are to be read again now: their JVM had no code yet."""
-        due = [pid for pid, times in self._due.items() if times]
-        for pid in due:
-            self._due[pid] -= 1
-        return due
+        now = time.monotonic()
+        return [pid for pid, (_, again) in self._due.items() if now >= again]
 
     def on_fork(self, parent: int, child: int) -> None:
         """``child`` runs what ``parent`` does."""
@@ -142,7 +145,7 @@ class JavaProcesses:
         heaps = read_heaps(read, process.layout)
         if not heaps:
             return
-        self._due[pid] = 0
+        self._due.pop(pid, None)
         entry = kernel_entry(process.layout, heaps).pack()
         if entry != process.entry:
             process.entry, process.heaps = entry, heaps

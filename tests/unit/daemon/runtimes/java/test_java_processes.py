@@ -24,6 +24,8 @@ def test_a_jvm_whose_tables_make_no_sense_yet_is_read_again(
     layout = HotSpotLayout(**dict.fromkeys(HotSpotLayout._fields, 0))
     layouts: list[HotSpotLayout | None] = [None, layout]
     heaps = [[], [Heap(4096, 4096, 8192, 7)]]
+    seconds = 0.0
+    monkeypatch.setattr(java_processes.time, "monotonic", lambda: seconds)
 
     def read_layout(*tables: object) -> HotSpotLayout:
         first = layouts.pop(0)
@@ -46,4 +48,7 @@ def test_a_jvm_whose_tables_make_no_sense_yet_is_read_again(
         processes.on_mapped(pid, [region], 0, ended=False)
         assert processes.unknown == unknown
         assert (pid in entries) == (readings == 3)
+        assert processes.unsettled() == []
+        # However late the process gets a CPU.
+        seconds += 1000.0 ** (readings - 1)
         assert processes.unsettled() == ([] if readings == 3 else [pid])
