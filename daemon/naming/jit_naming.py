@@ -39,7 +39,7 @@ class JitNaming:
         self._writer = writer
         self._files = jit_symbols.JitFiles()
         self._nodes_seen = 1
-        self._modules_seen = 0
+        self._modules_seen = self._files_seen = 0
         self._offsets: dict[int, U64] = {}
         """Offsets of frames, sorted, by module id."""
         self._written: set[tuple[int, int, int, str, int]] = set()
@@ -51,10 +51,13 @@ class JitNaming:
         """Open the files with symbols of processes that have begun to generate code: they can be
         found only while the process lives."""
         new = self._modules.jit_modules[self._modules_seen :]
+        files = self._modules.jit_files[self._files_seen :]
         self._modules_seen += len(new)
-        for module in new:
-            number = module.process
-            owner = None if number in self._owner else self._owner_of(number)
+        self._files_seen += len(files)
+        # One that mapped its jitdump file after its first code is looked at again for that.
+        wanted = {module.process for module in new} - self._owner.keys()
+        for number in sorted(wanted.union(files)):
+            owner = self._owner_of(number)
             if owner:
                 self._owner[number] = owner
                 self._files.hold(number, *owner)

@@ -60,6 +60,11 @@ _MAX_WRITES = 4096
 _MAX_RECORD = 64 + _MAX_NAME
 
 
+def is_jitdump(path: str) -> bool:
+    """Whether a file with this path is named as jitdump files are."""
+    return bool(_JITDUMP.search(path))
+
+
 class JitFiles:
     """The files in which runtimes name their code. They are kept pinned, because a Java machine
     writes its map when it ends, and the process can no longer be found then.
@@ -149,7 +154,7 @@ class _Held:
         files: list[tuple[tuple[str, int], Pin]] = []
         for region in executable_regions(self._pid):
             key = (region.device, region.inode)
-            if _JITDUMP.search(region.path) and key not in self._dumps:
+            if is_jitdump(region.path) and key not in self._dumps:
                 path = f"/proc/{self._pid}/map_files/{region.start:x}-{region.end:x}"
                 known = len(self._dumps) + len(files)
                 if known <= _MAX_DUMPS:

@@ -52,6 +52,8 @@ class Modules:
         """Puts the modules' tables into table memory."""
         self.jit_modules: list[Module] = []
         """Modules of code that processes make at run time, in the order they were added."""
+        self.jit_files: list[int] = []
+        """Numbers of the processes that mapped files with names of such code, one for each."""
         self._by_key: dict[object, KnownModule] = {}
         self._by_id: dict[int, KnownModule] = {}
         self.images = ModuleImages(self._reader)

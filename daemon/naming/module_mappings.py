@@ -22,6 +22,7 @@ from hpcd.daemon.access.target_files import (
     mapped_file,
     mapped_files,
 )
+from hpcd.daemon.naming.jit_symbols import is_jitdump
 from hpcd.daemon.naming.load_modules import Modules, key_of
 from hpcd.daemon.naming.mapping_rows import PAGE, KnownModule, mapping_rows
 from hpcd.daemon.naming.moved_text import as_text, beside
@@ -58,6 +59,8 @@ class ModuleMappings:
         self._paths = PathCache(self._own_space, self._is_open, self._is_unchanged)
         self._memory: set[tuple[int, int]] = set()
         """Starts of anonymous memory that is no file's text, by the process's number."""
+        self._jitdumps: set[tuple[int, str, int]] = set()
+        """Files with names of code that processes, by their numbers, were seen to map."""
 
     def find(self, pid: int, process: int, mapped: MappedFile) -> KnownModule | None:
         """Return the module mapped by ``pid``, number ``process``; None if it cannot be identified.
@@ -69,7 +72,15 @@ class ModuleMappings:
             return self._modules.vdso()
         if not region.file_backed:
             return self._jit(pid, process, region, "[jit]")
+        if is_jitdump(region.path):
+            self._note_jitdump(process, region)
         return None if mapped.status is None else self._of_file(pid, mapped, mapped.status)
+
+    def _note_jitdump(self, process: int, region: Region) -> None:
+        file = process, region.device, region.inode
+        if process and file not in self._jitdumps and len(self._jitdumps) < _MAX_MEMORY:
+            self._jitdumps.add(file)
+            self._modules.jit_files.append(process)
 
     def _jit(self, pid: int, process: int, region: Region, path: str) -> KnownModule | None:
         base = region.start & ~(_JIT_SPAN - 1)

@@ -266,7 +266,7 @@ def record(stream: Stream, size: int, rounds: int, path: Path) -> tuple[float, i
     thread_times = ThreadTimes(1, 50_000)
     stacks = StackResolver(nothing, KernelNaming(lambda: kernel, nothing, writer), nothing, 1)
     threads = ThreadLifecycle(targets, writer, stacks, thread_times)
-    modules: Any = SimpleNamespace(jit_modules=[])
+    modules: Any = SimpleNamespace(jit_modules=[], jit_files=[])
     jit = JitNaming(modules, lambda number: None, writer)
     deferred = DeferredPaths(nothing, nothing, nothing, nothing, nothing, stacks.insert)
     others = OtherWakers(nothing, writer.add_object, None)
