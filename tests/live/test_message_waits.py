@@ -20,7 +20,7 @@ pytestmark = pytest.mark.root
 # Samples of 997 Hz in 0.1 to 0.4 s: one standard error is some 2 ms by the jittered clock.
 _NEAR = 0.02
 # Ranks, and seconds of CPU time that procedures have on the path: where ranks take turns, at any
-# load; elsewhere the last one is late, unless others lose their CPUs for longer.
+# load; elsewhere the last one is late, as it begins when all others are about to wait.
 _TURNS = {
     "ping_pong": (2, {"asks": 0.1, "answers": 0.4}),
     "probed": (2, {"asks": 0.1, "answers": 0.4}),
@@ -121,7 +121,7 @@ def test_who_is_late_is_on_the_path_and_waited_for(
 ) -> None:
     ranks, slow, fast, call = _LATE[kind]
     program = build("message_waits.c", compiler="mpicc.openmpi")
-    database = recorded(tmp_path, program, "openmpi", ranks, kind)
+    database = recorded(tmp_path, program, "openmpi", ranks, kind, "last")
     seconds = on_path(database, {slow, fast})
     assert seconds[slow] >= 3 * seconds[fast]
     gain = gains(database, slow, fast)

@@ -1,11 +1,46 @@
-/* message_waits KIND [FUNCTION SHARE]: ranks that wait for one another; with SHARE, FUNCTION takes that much less CPU
- * time. Rank 0 prints the seconds from the begin of the work to its end. */
+/* message_waits KIND [FUNCTION SHARE | last]: ranks that wait for one another; with SHARE, FUNCTION takes that much less
+ * CPU time; with `last`, the rank that has most to do begins it when all others are about to wait, so that it comes last
+ * whoever has the CPUs. Rank 0 prints the seconds from the begin of the work to its end. */
+#include <fcntl.h>
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "work.h"
 
 static int rank, size, token, answer;
+static volatile int *came; /* steps in which each rank has come to where it waits; 0: nobody asks */
+
+static void share_steps(void)
+{
+	char name[64];
+	pid_t first = getpid();
+
+	MPI_Bcast(&first, 1, MPI_INT, 0, MPI_COMM_WORLD);
+	snprintf(name, sizeof name, "/message_waits-%d", first);
+	int file = shm_open(name, O_RDWR | O_CREAT, 0600);
+	if (file < 0 || ftruncate(file, size * sizeof *came))
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	came = mmap(0, size * sizeof *came, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank == 0)
+		shm_unlink(name);
+}
+
+static void comes(void)
+{
+	if (came)
+		came[rank]++;
+}
+
+static void until_others_come(int step)
+{
+	for (int other = 0; came && other < size; other++)
+		while (other != rank && came[other] <= step)
+			sched_yield();
+}
 
 static void receive(int from)
 {
@@ -88,7 +123,13 @@ WORKS(fast_part, 5)
 static void steps(int sum)
 {
 	for (int i = 0; i < 20; i++) {
-		rank == size - 1 ? slow_part() : fast_part();
+		if (rank == size - 1) {
+			until_others_come(i);
+			slow_part();
+		} else {
+			fast_part();
+			comes();
+		}
 		if (sum)
 			MPI_Allreduce(&token, &answer, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 		else
@@ -106,7 +147,13 @@ WORKS(early, 2)
 static void chain(void)
 {
 	for (int i = 0; i < 20; i++) {
-		rank == size - 1 ? late() : early();
+		if (rank == size - 1) {
+			until_others_come(i);
+			late();
+		} else {
+			early();
+			comes();
+		}
 		if (rank < size - 1)
 			receive(rank + 1);
 		if (rank)
@@ -128,9 +175,15 @@ static void halo(void)
 
 		MPI_Irecv(&got[0], 1, MPI_INT, before, 1, MPI_COMM_WORLD, &requests[0]);
 		MPI_Irecv(&got[1], 1, MPI_INT, after, 2, MPI_COMM_WORLD, &requests[1]);
-		rank == size - 1 ? slow_inner() : inner();
+		if (rank == size - 1) {
+			until_others_come(i);
+			slow_inner();
+		} else {
+			inner();
+		}
 		MPI_Isend(&token, 1, MPI_INT, after, 1, MPI_COMM_WORLD, &requests[2]);
 		MPI_Isend(&token, 1, MPI_INT, before, 2, MPI_COMM_WORLD, &requests[3]);
+		comes();
 		MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
 	}
 }
@@ -167,6 +220,8 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	if (argc == 3)
+		share_steps();
 	MPI_Barrier(MPI_COMM_WORLD);
 	double begin = now(CLOCK_MONOTONIC);
 	run_kind(kinds, argc, argv);
