@@ -82,7 +82,7 @@ TASK_KERNEL_FRAMES = 127
 OBJECT_EVENT_BYTES = 4320
 CACHE_SET_BYTES = 16
 REGISTERED_BYTES = 0x10000
-OCCUPANCY_BYTES = 1928
+OCCUPANCY_BYTES = 1936
 BUDGET_BYTES = 16
 REQUEST_BYTES = 48
 SHOT_KEY_BYTES = 16
@@ -434,7 +434,7 @@ class Thread(
     user: int = 0
     lost: int = 0
     limited: int = 0
-    unused: int = 0
+    away: int = 0
 
 
 class SystemCall(WireStructure, kinds="u2 u1 u1 u1 u1 u1 u1"):

@@ -58,7 +58,7 @@ struct thread {
 	u32 user; /* slot of its user's budgets; 0: not known yet */
 	u32 lost; /* enum report_flag: what its next report is to say */
 	u32 limited; /* 1: when it began to wait for a CPU, a limit of its control group kept it from one */
-	u32 unused;  /* 0 */
+	u32 away; /* 1: it was not seen on a CPU since it left one */
 };
 
 /* Stretches in which threads of one process ran on a CPU. A wait is explained as far as they go back. */
@@ -82,6 +82,7 @@ struct occupant {
 struct occupancy {
 	u32 newest; /* place of the last one, modulo OCCUPANTS */
 	u32 unused; /* 0 */
+	u64 before; /* when the one before it left, also where both are in one place */
 	struct occupant ran[OCCUPANTS]; /* in order of time, each from when the previous one left */
 	struct occupant sum[OCCUPANT_SUMS]; /* of the present wait, the latest first */
 };

@@ -40,6 +40,7 @@ static __always_inline struct occupancy *note_occupant(struct task_struct *task,
 	if (!occupancy)
 		return 0;
 	struct occupant *last = &occupancy->ran[occupancy->newest % OCCUPANTS];
+	occupancy->before = last->time;
 	if (last->id >> 32 != id >> 32) {
 		occupancy->newest++;
 		last = &occupancy->ran[occupancy->newest % OCCUPANTS];

@@ -26,6 +26,39 @@ static __always_inline u32 reason_out(struct task_struct *task, u64 state)
 	return OUT_RUNNABLE;
 }
 
+/* Reports that a thread is on a CPU since then, and who woke it for that. */
+NOT_INLINED int report_coming(struct thread *thread, struct task_struct *task, u64 time, struct counters *count)
+{
+	struct sample in;
+
+	in.time = time;
+	in.value = thread->woken;
+	in.thread = thread->number;
+	in.stack = thread->waker;
+	in.cache = WAKERS && thread->woken ? thread->waker_kind : WAKER_NOT_SEEN;
+	in.event = SWITCHED_IN;
+	in.flags = thread->lost;
+	thread->woken = 0;
+	thread->away = 0;
+	thread->lost = send_report(&in, user_slot(thread, task), count) ? REPORTS_LOST : 0;
+	count->switches++;
+	return 0;
+}
+
+/* A thread leaves a CPU that it was not seen to come to: Linux 6.18 was seen to call no program at some switches. It
+ * came when it had been woken, and the last one that was seen there had left. */
+static __always_inline void report_unseen_coming(struct thread *thread, struct task_struct *task,
+						 struct occupancy *occupancy, struct counters *count)
+{
+	u64 time = occupancy ? occupancy->before : 0;
+
+	if (time < thread->woken)
+		time = thread->woken;
+	if (time < thread->since)
+		time = thread->since;
+	report_coming(thread, task, time, count);
+}
+
 SECTION("raw_tp/")
 int on_switch(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -47,17 +80,7 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 		thread->woken = now - FIELD(next->se.sum_exec_runtime);
 	else if (thread) {
 		u64 ready = thread->woken > thread->since ? thread->woken : thread->since;
-		struct sample in;
-		in.time = now;
-		in.value = thread->woken;
-		in.thread = thread->number;
-		in.stack = thread->waker;
-		in.cache = WAKERS && thread->woken ? thread->waker_kind : WAKER_NOT_SEEN;
-		in.event = SWITCHED_IN;
-		in.flags = thread->lost;
-		thread->woken = 0;
-		thread->lost = send_report(&in, user_slot(thread, next), count) ? REPORTS_LOST : 0;
-		count->switches++;
+		report_coming(thread, next, now, count);
 		if (WAKERS && ready && now - ready >= LONG_WAIT && !thread->lost)
 			report_interference(occupancy, next, ready, now);
 	}
@@ -77,6 +100,8 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 		if (!thread)
 			return 0;
 	}
+	if (thread->away)
+		report_unseen_coming(thread, previous, occupancy, count);
 	if (SWITCH_HAS_STATE) /* since 5.18; the task's own may have changed by now */
 		state = ctx->args[3];
 	else

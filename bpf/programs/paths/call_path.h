@@ -163,8 +163,10 @@ static __always_inline void take_path(void *ctx, struct walk *w, struct thread *
 		begin_path(w, thread->number, tgid, cache_of(w->context), slot, thread->lost);
 		thread->lost = 0;
 	}
-	if (leaving)
+	if (leaving) {
 		thread->since = w->time;
+		thread->away = 1;
+	}
 	if (left_out || is_over_budget(slot, w->time)) {
 		w->ending = END_OVER_BUDGET;
 	} else {
