@@ -233,9 +233,9 @@ def read_pieces(
             end[-1] = max(int(end[-1]), int(db.lines.end[line]))
         of_line = np.full(len(kind), line)
         begin, end = (messages.on_one_clock(of_line, time) for time in (part.begin, end))
-        begin, end, node, kind = _up_to_messages(
-            begin, end, part.node, kind, take_rows(edges, edges.of(line))
-        )
+        of_this = take_rows(edges, edges.of(line))
+        begin, end, node, kind = _up_to_messages(begin, end, part.node, kind, of_this)
+        begin, end, node, kind = once_woken(begin, end, node, kind, of_this)
         new = np.ones(len(kind), bool)
         new[1:] = (kind[1:] != kind[:-1]) | (node[1:] != node[:-1]) | (begin[1:] != end[:-1])
         first = np.flatnonzero(new)
@@ -267,6 +267,34 @@ def _up_to_messages(
         np.insert(begin, at + 1, cut), np.insert(end, at, cut),
         np.insert(node, at, node[at - 1]), np.insert(kind, at, kind[at]),
     )  # fmt: skip
+
+
+def once_woken(
+    begin: I64, end: I64, node: U32, kind: U8, edges: WaitEdges
+) -> tuple[I64, I64, U32, U8]:
+    """Return the pieces of a line (as those of :class:`Pieces`), where sleep goes on to be recorded
+    after a wait of ``edges`` has ended, as time in which it could run.
+
+    Sleep is recorded as far as it has lasted when a recorder writes: that a thread has been woken
+    is only known once it is on a CPU.
+    """
+    waits = take_rows(edges, edges.kind != MESSAGE)
+    asleep = kind == Cause.NOT_SEEN
+    at = np.searchsorted(begin, waits.end, "right") - 1
+    cut = (at >= 0) & asleep[at] & (begin[at] < waits.end) & (waits.end < end[at])
+    at, time = at[cut], waits.end[cut]
+    begin, end = np.insert(begin, at + 1, time), np.insert(end, at, time)
+    node, kind = np.insert(node, at, node[at]), np.insert(kind, at, kind[at])
+    asleep = kind == Cause.NOT_SEEN
+    goes_on = asleep.copy()
+    goes_on[1:] &= asleep[:-1] & (begin[1:] == end[:-1])
+    goes_on[:1] = False
+    # Where each stretch of sleep began, and which wait was the last to begin by each piece.
+    first = np.maximum.accumulate(np.where(goes_on, 0, np.arange(len(kind))))
+    last = np.searchsorted(waits.begin, begin, "right") - 1
+    ended = np.where(last >= 0, waits.end[last], 0) if len(waits.end) else np.zeros_like(begin)
+    ready = asleep & (last >= 0) & (begin[first] < ended) & (ended <= begin)
+    return begin, end, node, np.where(ready, np.uint8(Cause.RUNNABLE), kind)
 
 
 def wait_graph(waits: Waits, pieces: Pieces) -> CStructure:

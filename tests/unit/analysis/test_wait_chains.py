@@ -10,11 +10,11 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 
-from hpcd.analysis.waits.wait_chains import Cause, Causes, list_steps, sum_causes
+from hpcd.analysis.waits.wait_chains import Cause, Causes, list_steps, once_woken, sum_causes
 from hpcd.kernels.library import kernels
 from hpcd.model import waits
 from hpcd.model.codes import Waker
-from tests.support.wait_graphs import Piece, Wait, graph_of, random_waits
+from tests.support.wait_graphs import Piece, Wait, edges_of, graph_of, random_waits
 
 A, B, C, D = range(4)
 THREAD = Waker.THREAD
@@ -90,6 +90,24 @@ def test_what_nobody_ended_is_nobodys() -> None:
     expected = {(100, A, 0, int(kind)): 10 for kind in kinds} | {(100, A, 0, Cause.OUTSIDE): 10}
     assert rows(direct) == expected
     assert {key[3]: ns for key, ns in rows(roots).items()} == {key[3]: 10 for key in expected}
+
+
+def test_sleep_that_is_recorded_after_a_wake_up_was_time_in_which_the_thread_could_run() -> None:
+    """Woken at 60 in a piece from 10 to 70, it had no CPU before 100, nor before 150 after a wait
+    that ended at 130; that it slept from 160 to 190 nobody ended."""
+    pieces = [
+        (0, 10, 5, Cause.THREAD), (10, 70, 6, Cause.NOT_SEEN), (70, 100, 6, Cause.NOT_SEEN),
+        (100, 110, 5, Cause.THREAD), (110, 130, 7, Cause.NOT_SEEN), (130, 150, 7, Cause.NOT_SEEN),
+        (150, 160, 5, Cause.THREAD), (160, 190, 8, Cause.NOT_SEEN),
+    ]  # fmt: skip
+    begin, end, node, kind = np.array(pieces, np.int64).T
+    edges = edges_of([(A, 10, 60, B, THREAD), (A, 110, 130, B, THREAD)])
+    cut = once_woken(begin, end, node.astype(np.uint32), kind.astype(np.uint8), edges)
+    assert list(zip(*(column.tolist() for column in cut), strict=True)) == [
+        (0, 10, 5, Cause.THREAD), (10, 60, 6, Cause.NOT_SEEN), (60, 70, 6, Cause.RUNNABLE),
+        (70, 100, 6, Cause.RUNNABLE), (100, 110, 5, Cause.THREAD), (110, 130, 7, Cause.NOT_SEEN),
+        (130, 150, 7, Cause.RUNNABLE), (150, 160, 5, Cause.THREAD), (160, 190, 8, Cause.NOT_SEEN),
+    ]  # fmt: skip
 
 
 def test_before_a_thread_began_it_ran_nothing() -> None:
