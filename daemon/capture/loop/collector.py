@@ -241,14 +241,15 @@ class Collector:
     def finish(self, now: int) -> None:
         """End the recording, and with it all lines: it was stopped at ``now`` (ns)."""
         self.drain()
-        unreported = self._unreported()
+        # Also of threads that are about to end, whose end is not reported any more.
+        self._threads.unreported |= self._unreported()
         self._threads.finish()
         self._end_threads()
         self._end_threads()
         self.finish_paths(now, last=True)
         if self._thread_times:
             ends = dict.fromkeys(self._thread_times.open_lines().tolist(), now)
-            self._records.write(self._thread_times.end(ends, unreported))
+            self._records.write(self._thread_times.end(ends, self._threads.unreported))
             self._records.write_short_waits(self._thread_times.drain_short_waits())
         self.name_jit_frames(last=True)
         self._jit.close()
