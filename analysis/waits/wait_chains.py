@@ -272,8 +272,8 @@ def _up_to_messages(
 def once_woken(
     begin: I64, end: I64, node: U32, kind: U8, edges: WaitEdges
 ) -> tuple[I64, I64, U32, U8]:
-    """Return the pieces of a line (as those of :class:`Pieces`), where sleep goes on to be recorded
-    after a wait of ``edges`` has ended, as time in which it could run.
+    """Return the pieces of a line (as those of :class:`Pieces`), of which sleep that is recorded
+    after a wait of ``edges`` has ended is time in which the line could run.
 
     Sleep is recorded as far as it has lasted when a recorder writes: that a thread has been woken
     is only known once it is on a CPU.

@@ -11,7 +11,7 @@
 #include "work.h"
 
 static int rank, size, token, answer;
-static volatile int *came; /* steps in which each rank has come to where it waits; 0: nobody asks */
+static volatile int *came; /* steps in which each rank has come to where it waits; 0: no rank is to be last */
 
 static void share_steps(void)
 {

@@ -38,7 +38,7 @@ static sem_t follows, waiting;
 static pthread_t worker, victim;
 static pid_t child;
 static struct sleeper follower;
-static volatile int ends_work, comes; /* who holds a lock, and who steals it */
+static volatile int ends_work, comes; /* set by the holder of a lock, and by its thief */
 static volatile int arrived = -1, follows_at = -1; /* bytes through a pipe so far, where they are waited for */
 static volatile double sink;
 
