@@ -33,8 +33,8 @@ _RUST_ESCAPES = {
 # Suffix of link-time optimisation.
 _LLVM = re.compile(r"\.llvm\.[0-9A-F]+$")
 _FORTRAN = re.compile(r"__(\w+?)_MOD_(\w+)(.*)", re.DOTALL)
-# Suffix of PLT stubs.
-_STUB = "@plt"
+# Suffix of PLT stubs, and of Go functions of the stack-based calling convention.
+_STUB, _GO_CONVENTION = "@plt", ".abi0"
 
 
 def is_bounded(name: str) -> bool:
@@ -54,7 +54,7 @@ def demangle(name: str) -> str:
     Raises :class:`MemoryError` where the process's memory ends first.
     """
     if len(name) > _MAX_MANGLED or not name.startswith("_"):
-        return name
+        return name.removesuffix(_GO_CONVENTION)
     if name.endswith(_STUB) and name.count("@") == 1:
         return demangle(name.removesuffix(_STUB)) + _STUB
     if name.startswith("_R"):

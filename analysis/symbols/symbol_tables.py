@@ -15,6 +15,7 @@ import numpy.typing as npt
 from hpcd.array_types import I64, U8, U64, Mask
 from hpcd.elf.elf_file import ElfFile
 from hpcd.elf.elf_reader import AARCH64, RELOCATION, SYMBOL, X86_64, Section, string_at
+from hpcd.elf.go_table import go_table
 from hpcd.errors import FormatError
 
 _NOTYPE, _FUNC, _IFUNC = 0, 2, 10
@@ -166,6 +167,18 @@ def from_section(elf: ElfFile, name: str, limits: U64) -> SymbolTable | None:
         bindings == _LOCAL,
         limits,
     )
+
+
+def from_go(elf: ElfFile) -> SymbolTable | None:
+    """The functions of a Go program by its own table, which stripping leaves; None of any other.
+
+    Raises :class:`FormatError`.
+    """
+    table = go_table(elf)
+    if table is None:
+        return None
+    start, end = table.start.astype(np.uint64), table.end.astype(np.uint64)
+    return SymbolTable(start, end, lambda entry: table.name(int(table.names[entry])))
 
 
 def from_ranges(start: U64, end: U64, name: Callable[[int], str]) -> SymbolTable:

@@ -3,7 +3,8 @@
 One task per module, run in a worker: all its addresses at once in, procedures out. The sources, in
 the order of search: ``.symtab`` of the file, of its separate debug file
 (:mod:`~hpcd.analysis.symbols.debug_files`) and of
-``.gnu_debugdata``, ``.dynsym``, PLT stubs, and for remaining addresses the bounds of functions
+``.gnu_debugdata``, ``.dynsym``, the table of a Go program's run-time system, PLT stubs, and for
+remaining addresses the bounds of functions
 (:mod:`~hpcd.analysis.symbols.function_ranges`), so that even a stripped function is one procedure:
 ``[libfoo.so+0x1234]``, the program's entry point and ``main`` by their names.
 
@@ -216,6 +217,7 @@ def _file_tables(
         take("debug file", lambda: _debug_file(path, elf, edges))
     take(".gnu_debugdata", lambda: _debug_data(elf, edges))
     take(".dynsym", lambda: symbol_tables.from_section(elf, ".dynsym", edges))
+    take("Go's table", lambda: symbol_tables.from_go(elf))
     take("plt", lambda: symbol_tables.from_plt(elf))
     take(
         "function ranges",

@@ -174,6 +174,11 @@ class ElfReader(ABC):
             raise self._error("ELF file is truncated")
         return data
 
+    @property
+    def all_sections(self) -> list[Section]:
+        """All section headers that were read, in their order."""
+        return self._sections
+
     def build_id(self) -> str:
         """The GNU build id in hex; without one ``hash-`` and a hash of the contents.
 

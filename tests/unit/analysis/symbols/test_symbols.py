@@ -30,6 +30,7 @@ from hpcd.errors import FormatError
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+from tests.support.go_programs import STRIPPED, build, code_symbols, needs_go
 
 ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -597,6 +598,7 @@ def test_demangling(mangled: str, plain: str) -> None:
             "<&T as core::fmt::Debug>::fmt",
         ),
         ("_RNvC6_123foo3bar", "123foo::bar"),
+        ("runtime.goexit.abi0", "runtime.goexit"),
         # As llvm-cxxfilt has them.
         ("_RINvC1a1bAhj4_E", "a::b::<[u8; 4]>"),
         ("_RINvC1a1bRShE", "a::b::<&[u8]>"),
@@ -655,3 +657,16 @@ def test_a_name_may_begin_with_the_mark_of_versions(tmp_path: Path) -> None:
     (address,) = (int(line.split()[0], 16) for line in listed.splitlines() if "@begin" in line)
     answer = name_all(program, [address])
     assert answer.procedures[int(answer.index[0])].name == "@begin"
+
+
+@needs_go
+def test_a_stripped_go_program_has_the_names_of_its_symbols(tmp_path: Path) -> None:
+    known = code_symbols(build(tmp_path / "whole"))
+    program = build(tmp_path / "stripped", STRIPPED)
+    places = sorted(at for at, names in known.items() if "runtime.etext" not in names)
+    offsets = np.array(places, np.uint64)
+    answer = symbolize(SymbolTask(ModuleKind.ELF, str(program), "", None, offsets))
+    assert answer.note == "Go's table, function ranges"
+    named = [answer.procedures[number] for number in answer.index.tolist()]
+    assert [procedure.address for procedure in named] == places
+    assert all(procedure.name in known[at] for at, procedure in zip(places, named, strict=True))
