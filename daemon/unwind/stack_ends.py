@@ -18,6 +18,7 @@ All of it is read from the instructions themselves; a symbol only says where to 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ from iced_x86 import Code, Decoder, FlowControl, Instruction, Mnemonic, OpKind, 
 from hpcd.bpf.wire import BxKind, CfaKind, FpKind, RaKind
 from hpcd.daemon.unwind.unwind_rules import END, Rule, rule
 from hpcd.elf.elf_view import ElfView
+from hpcd.elf.go_table import go_table
+from hpcd.errors import FormatError
 
 _GO_ENDS = ("runtime.goexit", "runtime.mstart", "runtime.rt0_go")
 _GO_SCHEDULER = "runtime.mcall"
@@ -160,7 +163,8 @@ def _byte_before(text: memoryview, at: int) -> int:
 
 
 def _is_go(elf: ElfView) -> bool:
-    return ".gopclntab" in elf.sections or ".note.go.buildid" in elf.sections
+    sections = (".gopclntab", ".data.rel.ro.gopclntab", ".note.go.buildid")
+    return not elf.all_sections or any(name in elf.sections for name in sections)
 
 
 def _vdso_calls(text: memoryview, address: int) -> Iterator[CodeSpan]:
@@ -196,8 +200,13 @@ def _named_functions(elf: ElfView) -> list[tuple[str, _Function]]:
     if _is_go(elf):
         go = (*_GO_ENDS, _GO_SCHEDULER, _GO_SYSTEM_STACK, _GO_GROWTH)
         names += [*go, *(f"{name}.abi0" for name in go)]
+    symbols = elf.symbols_called(names)
+    if _is_go(elf) and ".symtab" not in elf.sections:
+        with contextlib.suppress(FormatError):
+            table = go_table(elf)
+            symbols += table.called(names) if table else []
     functions = []
-    for name, address, size in elf.symbols_called(names):
+    for name, address, size in symbols:
         for section in elf.code_sections():
             if section.address <= address < section.address + section.size:
                 text = elf.text(section)[address - section.address :]

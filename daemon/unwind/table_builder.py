@@ -1,10 +1,13 @@
-"""Making a module's unwind table: from its call frame information and its machine code.
+"""Making a module's unwind table: from its call frame information, Go's table of functions and its
+machine code.
 
 Apart from :mod:`hpcd.daemon.unwind.unwind_table`, since readers of existing tables need no
 disassembler.
 """
 
 from __future__ import annotations
+
+import contextlib
 
 import numpy as np
 
@@ -14,6 +17,7 @@ from hpcd.daemon.unwind.cfi_corrections import corrections
 from hpcd.daemon.unwind.cfi_rows import CfiRows
 from hpcd.daemon.unwind.code_rules import code_rows
 from hpcd.daemon.unwind.frame_chains import RULES, chain_rows
+from hpcd.daemon.unwind.go_frames import go_frames
 from hpcd.daemon.unwind.runtime_symbols import runtime_symbols
 from hpcd.daemon.unwind.stack_ends import stack_ends, with_offset
 from hpcd.daemon.unwind.unwind_rules import END, NONE, Rule, RuleSet, guessed
@@ -46,6 +50,8 @@ def build_table(data: memoryview | FileBytes, limit: WorkLimit = UNLIMITED) -> M
     if debug:
         decoder.add_section(elf.contents(debug), 0, debug=True)
     draft = _Draft(elf, rules, *decoder.rows())
+    if not debug:
+        draft.add_go()
     limit.check()
     gaps = draft.gaps()
     if gaps:
@@ -105,6 +111,15 @@ class _Draft:
             wide = np.flatnonzero(wanted)
             gaps += [(int(begin[i]), int(stop[i])) for i in wide]
         return gaps
+
+    def add_go(self) -> None:
+        """Add the functions of a Go program. A damaged table costs only those."""
+        with contextlib.suppress(FormatError):
+            pc, rule, starts, ends = go_frames(self._elf, self._rules, self.starts, self._ends)
+            self.pc, self.rule = _merged(self.pc, self.rule, pc, rule)
+            order = np.argsort(np.concatenate([self.starts, starts]), kind="stable")
+            self.starts = np.concatenate([self.starts, starts])[order]
+            self._ends = np.concatenate([self._ends, ends])[order]
 
     def add_code(self, gaps: list[tuple[int, int]], limit: WorkLimit) -> None:
         """Add rows of these stretches from the machine code."""

@@ -23,7 +23,7 @@ from hpcd.elf.elf_reader import (
     ElfReader,
     string_at,
 )
-from hpcd.elf.go_steps import Steps, ragged, read_steps
+from hpcd.elf.go_values import GoValues, ragged, read_values
 from hpcd.errors import FormatError
 
 _SECTION = ".gopclntab"
@@ -80,7 +80,7 @@ class InlinedCalls(NamedTuple):
     name is, and ``place``, the address of an instruction on the calling line: ``int64[c]``.
     """
 
-    number: Steps
+    number: GoValues
     name: I64
     place: I64
 
@@ -161,16 +161,16 @@ class GoTable:
         holders: I64 = np.unique(row[(row >= 0) & (addresses < self.end[row])])
         return holders
 
-    def frame_sizes(self) -> Steps:
+    def frame_sizes(self) -> GoValues:
         """By how many bytes the stack pointer is below the return address."""
         rows = np.arange(len(self.start))
         return self._steps(self._field(self._layout.name + _FRAME), rows)
 
-    def lines(self, functions: I64) -> Steps:
+    def lines(self, functions: I64) -> GoValues:
         """Lines of ``functions``, ascending; where code was inlined, of its own source."""
         return self._steps(self._field(self._layout.name + _LINE)[functions], functions)
 
-    def files(self, functions: I64) -> Steps:
+    def files(self, functions: I64) -> GoValues:
         """Return where the names of the source files of ``functions``, ascending, are."""
         steps = self._steps(self._field(self._layout.name + _FILE)[functions], functions)
         number, base = steps.value, self._parts[2]
@@ -190,7 +190,7 @@ class GoTable:
         """The inlined calls of ``functions``, ascending; none where the table or the program does
         not say them."""
         nothing = np.zeros(0, np.int64)
-        none = InlinedCalls(Steps(nothing, nothing, nothing), nothing, nothing)
+        none = InlinedCalls(GoValues(nothing, nothing, nothing), nothing, nothing)
         if self._layout.pcdata < 0 or self._module is None:
             return none
         which, offset, number = self._inlined_places(functions)
@@ -219,7 +219,7 @@ class GoTable:
                 )
         return none
 
-    def _inlined_places(self, functions: I64) -> tuple[I64, I64, Steps]:
+    def _inlined_places(self, functions: I64) -> tuple[I64, I64, GoValues]:
         """Those of ``functions`` that have inlined calls, where these are among the program's
         funcdata, and by address which call it is."""
         pcdata, funcdata = _INLINED
@@ -249,10 +249,10 @@ class GoTable:
             raise self._error("does not say where code begins")
         return code
 
-    def _steps(self, offset: I64, functions: I64) -> Steps:
+    def _steps(self, offset: I64, functions: I64) -> GoValues:
         values = self._octets[self._parts[3] :]
         try:
-            return read_steps(
+            return read_values(
                 values, offset, self.start[functions], self.end[functions], self._unit
             )
         except FormatError as error:

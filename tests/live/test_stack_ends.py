@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.go_programs import STRIPPED, needs_go
+from tests.support.go_programs import build as build_go
 from tests.support.programs import PROGRAMS
 from tests.support.recorded import call_paths, record
 
@@ -88,21 +89,21 @@ def test_a_handler_that_returns_by_the_programs_own_code(
     assert usual > 0.9 * sum(callers.values())  # else interrupted in the C library
 
 
-@pytest.mark.skipif(not shutil.which("go"), reason="needs Go: apt install golang")
-def test_goroutines_end_at_goexit(tmp_path: Path) -> None:
+@needs_go
+@pytest.mark.parametrize("flags", [(), (STRIPPED,)], ids=["whole", "stripped"])
+def test_goroutines_end_at_goexit(tmp_path: Path, flags: tuple[str, ...]) -> None:
     """Also what Go runs for a goroutine on the system stack: its garbage collector."""
-    executable = tmp_path / "goroutines"
-    source = PROGRAMS / "goroutines.go"
-    subprocess.run(["go", "build", "-o", str(executable), str(source)], check=True)
+    executable = build_go(tmp_path / "goroutines", *flags)
     summary = record_warm(tmp_path, executable, 2)
     assert late(summary) == {}
-    paths = call_paths(tmp_path / "m", executable)
+    # Stripping moves no code: addresses have the same names.
+    paths = call_paths(tmp_path / "m", build_go(executable))
     assert set(below(paths, "main.spin")) == {"runtime.goexit.abi0"}
     marking = [path for path in paths if "runtime.systemstack.abi0" in path and path[0][0] != "!"]
     assert any(path[0] == "runtime.goexit.abi0" for path in marking)
 
 
-@pytest.mark.skipif(not shutil.which("go"), reason="needs Go: apt install golang")
+@needs_go
 def test_goroutines_that_call_the_vdso_have_callers(tmp_path: Path) -> None:
     """Go calls it on its system stack, and says so nowhere but in the instructions."""
     source, executable = tmp_path / "clock.go", tmp_path / "clock"
@@ -112,7 +113,7 @@ def test_goroutines_that_call_the_vdso_have_callers(tmp_path: Path) -> None:
         "func main() { for t := time.Now(); time.Since(t).Seconds() < float64(len(os.Args)); {"
         " ask(10000) } }\n"
     )
-    subprocess.run(["go", "build", "-o", str(executable), str(source)], check=True)
+    build_go(executable, source=source)
     record_warm(tmp_path, executable, 2)
     paths = call_paths(tmp_path / "m", executable)
     asking = below(paths, "main.ask")

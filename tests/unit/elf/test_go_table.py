@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from hpcd.elf.elf_view import ElfView
-from hpcd.elf.go_steps import read_steps
 from hpcd.elf.go_table import GoTable, go_table
+from hpcd.elf.go_values import read_values
 from hpcd.errors import FormatError
 from tests.support.elf_mutations import EDGES, mutate, original
 from tests.support.go_programs import (
@@ -191,8 +191,8 @@ def test_values_without_end_are_refused() -> None:
         b"\0\x82\x82\x82\x82\x82\2\1\0": "too long",
     }.items():
         with pytest.raises(FormatError, match=reason):
-            read_steps(np.frombuffer(text, np.uint8), one, code, code + 64, 1)
-    steps = read_steps(np.frombuffer(b"\0\2\x10\4\x81\1\0", np.uint8), one, code, code + 64, 1)
+            read_values(np.frombuffer(text, np.uint8), one, code, code + 64, 1)
+    steps = read_values(np.frombuffer(b"\0\2\x10\4\x81\1\0", np.uint8), one, code, code + 64, 1)
     assert [column.tolist() for column in steps] == [[4096, 4112], [4112, 4160], [0, 2]]
 
 
@@ -200,7 +200,7 @@ def test_values_that_many_functions_share_are_bounded() -> None:
     steps = b"\0" + b"\2\1" * (1 << 16) + b"\0"
     entry = np.arange(1024) << 20
     with pytest.raises(FormatError, match="too many"):
-        read_steps(np.frombuffer(steps, np.uint8), np.ones(1024, np.int64), entry, entry + 64, 1)
+        read_values(np.frombuffer(steps, np.uint8), np.ones(1024, np.int64), entry, entry + 64, 1)
 
 
 @needs_go

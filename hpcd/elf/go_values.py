@@ -20,7 +20,7 @@ _MAX_BYTES, _MAX_STEPS = 128 << 20, 1 << 25
 _MAX_VARINT = 5
 
 
-class Steps(NamedTuple):
+class GoValues(NamedTuple):
     """Values of code: from address ``start`` up to ``end`` it is ``value``; ``int64[n]`` each,
     ascending, not overlapping."""
 
@@ -38,7 +38,7 @@ class Steps(NamedTuple):
         return values
 
 
-def read_steps(data: U8, offset: I64, entry: I64, end: I64, unit: int) -> Steps:
+def read_values(data: U8, offset: I64, entry: I64, end: I64, unit: int) -> GoValues:
     """The values of functions from ``entry`` up to ``end``, ascending, whose sequences begin at
     ``offset`` in ``data``; an offset of 0 is none. Code has units of ``unit`` bytes.
 
@@ -47,7 +47,7 @@ def read_steps(data: U8, offset: I64, entry: I64, end: I64, unit: int) -> Steps:
     has = offset > 0
     offset, entry, end = offset[has], entry[has], end[has]
     if not len(offset):
-        return Steps(offset, offset, offset)
+        return GoValues(offset, offset, offset)
     first, which = np.unique(offset, return_inverse=True)
     change, size, pairs = _pairs(data, first)
     before = np.cumsum(pairs) - pairs
@@ -58,7 +58,7 @@ def read_steps(data: U8, offset: I64, entry: I64, end: I64, unit: int) -> Steps:
     stop = np.minimum(entry[function] + reach[row] * unit, end[function])
     start = entry[function] + (reach[row] - size[row]) * unit
     kept = start < stop
-    return Steps(start[kept], stop[kept], value[row][kept] - 1)
+    return GoValues(start[kept], stop[kept], value[row][kept] - 1)
 
 
 def _pairs(data: U8, first: I64) -> tuple[I64, I64, I64]:

@@ -1,0 +1,37 @@
+"""Unwind rows of stripped Go programs against those of the same program with call frame
+information."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcd.daemon.unwind.table_builder import build_table
+from tests.support.go_programs import STRIPPED, build, needs_go, table_section
+
+
+@needs_go
+@pytest.mark.parametrize("mode", ["exe", "pie"])
+def test_a_stripped_program_is_unwound_by_the_same_rules(tmp_path: Path, mode: str) -> None:
+    flag = f"-buildmode={mode}"
+    whole = build_table(memoryview(build(tmp_path / "whole", flag).read_bytes()))
+    stripped = build_table(memoryview(build(tmp_path / "stripped", flag, STRIPPED).read_bytes()))
+    assert stripped.functions > 1000 and stripped.base == whole.base
+    for pc in (whole.pc, stripped.pc):
+        rules = [
+            table.rules[table.rule[np.searchsorted(table.pc, pc, "right") - 1]]
+            for table in (whole, stripped)
+        ]
+        # But in padding.
+        assert (rules[0] == rules[1]).mean() > 0.999
+
+
+@needs_go
+def test_a_damaged_table_costs_only_its_own_rows(tmp_path: Path) -> None:
+    data = bytearray(build(tmp_path / "stripped", STRIPPED).read_bytes())
+    at, _ = table_section(bytes(data))
+    data[at] = 0
+    table = build_table(memoryview(bytes(data)))
+    assert table.functions == 0 and table.analysed > 0 and len(table.pc) > 0
