@@ -29,6 +29,8 @@ from hpcd.analysis.structure.dwarf.debug_scopes import ModuleLines
 from hpcd.analysis.structure.dwarf.line_program import with_lines
 from hpcd.analysis.structure.dwarf.line_table import SourceLineTable
 from hpcd.analysis.structure.dwarf.symcache import UNNAMED, read_lines
+from hpcd.analysis.structure.go_lines import go_lines
+from hpcd.analysis.symbols.debug_files import has_lines
 from hpcd.array_types import U64
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
@@ -76,6 +78,9 @@ def lines(fd: int, name: str, wanted: U64 | None) -> ModuleLines:
     """
     with os.fdopen(os.dup(fd), "rb") as file:
         elf = ElfFile(file, name)
+        go = None if has_lines(elf) else go_lines(elf, wanted)
+        if go:
+            return ModuleLines.of(*go)
         table, covered = SourceLineTable.empty(), AddressRanges.nothing()
         # Not closed but dropped: an error's traceback may still refer to it.
         if wanted is not None and os.fstat(fd).st_size < _MAX_COPY:

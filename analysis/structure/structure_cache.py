@@ -13,7 +13,7 @@ from hpcd.sandbox.file_cache import FileStore, writers_of
 # libLLVM with debug information takes 100 MB; ten libraries loaded with it take as much again.
 _LIMIT_BYTES = 2 << 30
 # Increased with every change of the cached data.
-_VERSION = "v5"
+_VERSION = "v6"
 
 
 class StructureCache:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hpcd.elf.elf_file import ElfFile
 from hpcd.elf.elf_reader import string_at
+from hpcd.elf.go_table import go_table
 from hpcd.errors import FormatError
 
 DEBUG_ROOT = Path("/usr/lib/debug")
@@ -25,8 +26,8 @@ _MAX_LINK = 4096
 def debug_file(path: Path) -> Path | None:
     """Return the file with debug information on the module at ``path``, often that itself.
 
-    None without one. Raises :class:`FormatError` and :class:`OSError` when ``path`` itself
-    cannot be read.
+    Without one a Go program itself, whose own table says lines, and None of others. Raises
+    :class:`FormatError` and :class:`OSError` when ``path`` itself cannot be read.
     """
     with ElfFile.open(path) as elf:
         if has_lines(elf):
@@ -36,7 +37,11 @@ def debug_file(path: Path) -> Path | None:
             for debug in separate_files(path, elf):
                 if has_lines(debug):
                     return Path(debug.name)
-    return _from_server(build_id)
+    served = _from_server(build_id)
+    if served is not None:
+        return served
+    with ElfFile.open(path) as elf:
+        return None if go_table(elf) is None else path
 
 
 def separate_files(path: Path, elf: ElfFile) -> Iterator[ElfFile]:

@@ -1,8 +1,9 @@
-"""Ranges of a module's functions without its symbols: from call frame information, and without that
-(hand-written kernels, C libraries) from the machine code."""
+"""Ranges of a module's functions without its symbols: from call frame information and Go's own
+table, and without those (hand-written kernels, C libraries) from the machine code."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from iced_x86 import Code, Decoder, FlowControl, Mnemonic, Register
 from hpcd.array_types import I64, U64
 from hpcd.elf.elf_file import ElfFile
 from hpcd.elf.elf_reader import X86_64, Section
+from hpcd.elf.go_table import go_table
 from hpcd.errors import FormatError
 
 # Stubs are named by the relocations of their slots.
@@ -59,7 +61,7 @@ class FunctionRanges(NamedTuple):
 
 def function_ranges(elf: ElfFile) -> FunctionRanges:
     """The functions of ``elf``. Raises :class:`FormatError`."""
-    start, end = elf.function_spans()
+    start, end = _described(elf)
     sections = [
         section
         for section in elf.sections
@@ -85,6 +87,20 @@ def function_ranges(elf: ElfFile) -> FunctionRanges:
         start, end = start[order], end[order]
     edges = np.unique(np.concatenate([start, end, np.array(limits, np.uint64)]))
     return FunctionRanges(start, end, edges)
+
+
+def _described(elf: ElfFile) -> tuple[U64, U64]:
+    """Starts and ends of the functions in call frame information and in Go's own table, ascending;
+    a damaged table of Go costs only its own. Raises :class:`FormatError`."""
+    start, end = elf.function_spans()
+    with contextlib.suppress(FormatError):
+        table = go_table(elf)
+        if table is not None:
+            start = np.concatenate([start, table.start.astype(np.uint64)])
+            end = np.concatenate([end, table.end.astype(np.uint64)])
+            start, first = np.unique(start, return_index=True)
+            end = end[first]
+    return start, end
 
 
 def entry_functions(elf: ElfFile) -> dict[int, str]:
