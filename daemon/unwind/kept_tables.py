@@ -13,7 +13,7 @@ from hpcd.daemon.access.file_status import FileStatus
 from hpcd.sandbox.file_cache import LIMIT_SECONDS, FileStore, writers_of
 
 # Raised whenever the decoder makes other rows of the same file: cached tables are then remade.
-VERSION = 24
+VERSION = 25
 # A whole clang takes 9 MB, all programs of a node with many some 100.
 LIMIT_BYTES = 512 << 20
 TABLE = "rows"

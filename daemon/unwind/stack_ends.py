@@ -10,8 +10,9 @@ in the machine code:
 - Go's goexit, mstart, rt0_go and the part of mcall that runs the scheduler.
 
 And places where a stack continues elsewhere: the kernel's signal frame above a restorer without
-information on it, Go's system stack, called from a goroutine's, swapcontext between the stacks
-that it swaps, and Go's calls of the vDSO, which run on its system stack.
+information on it, Go's system stack, on which C code runs too, called from a goroutine's,
+swapcontext between the stacks that it swaps, and Go's calls of the vDSO, which run on its system
+stack.
 
 All of it is read from the instructions themselves; a symbol only says where to look. x86-64 only.
 """
@@ -37,6 +38,7 @@ _GO_ENDS = ("runtime.goexit", "runtime.mstart", "runtime.rt0_go")
 _GO_SCHEDULER = "runtime.mcall"
 _GO_SYSTEM_STACK = "runtime.systemstack"
 _GO_GROWTH = "runtime.morestack"
+_GO_CALL_OF_C = "runtime.asmcgocall"
 # Go's calls of the vDSO: lea N(%rsp), %rbp; mov %rsp, %r12; ...; and $-16, %rsp; ...; call *%rax;
 # ...; mov %r12, %rsp; ...; mov N(%rsp), %rbp
 _GO_VDSO_CALL = re.compile(
@@ -198,7 +200,7 @@ class _Function:
 def _named_functions(elf: ElfView) -> list[tuple[str, _Function]]:
     names = [_SETCONTEXT] if elf.machine == "aarch64" else [*_CONTEXTS, _SWAP]
     if _is_go(elf):
-        go = (*_GO_ENDS, _GO_SCHEDULER, _GO_SYSTEM_STACK, _GO_GROWTH)
+        go = (*_GO_ENDS, _GO_SCHEDULER, _GO_SYSTEM_STACK, _GO_GROWTH, _GO_CALL_OF_C)
         names += [*go, *(f"{name}.abi0" for name in go)]
     symbols = elf.symbols_called(names)
     if _is_go(elf) and ".symtab" not in elf.sections:
@@ -229,9 +231,11 @@ def _function_spans(name: str, function: _Function) -> list[CodeSpan]:
     return [CodeSpan(switched, end, END)]
 
 
-def _switched(function: _Function) -> int:
-    """Behind which instruction the stack pointer is another stack's; 0: it is not."""
-    for instruction in function.instructions(function.start, function.size):
+def _switched(function: _Function, start: int = 0) -> int:
+    """Behind which instruction, from ``start`` on, the stack pointer is another stack's; 0: it is
+    not."""
+    start = start or function.start
+    for instruction in function.instructions(start, function.start + function.size - start):
         moves = instruction.code in (Code.MOV_R64_RM64, Code.MOV_RM64_R64)
         if moves and instruction.op0_register == Register.RSP:
             return int(instruction.ip + instruction.len)
@@ -254,6 +258,12 @@ def _go_stacks(named: list[tuple[str, _Function]]) -> list[CodeSpan]:
             start = _switched(growth) if other == _GO_GROWTH else 0
             if start:
                 spans.append(CodeSpan(start, growth.start + growth.size, growing))
+        # C runs on the system stack, with the goroutine's stack pointer saved as systemstack does.
+        for other, call in named:
+            start = _switched(call) if other == _GO_CALL_OF_C else 0
+            end = _switched(call, start) if start else 0
+            if end:
+                spans.append(CodeSpan(start, end, back.rule))
     return spans
 
 

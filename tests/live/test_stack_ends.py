@@ -122,6 +122,30 @@ def test_goroutines_that_call_the_vdso_have_callers(tmp_path: Path) -> None:
     assert asking["runtime.goexit.abi0"] >= 0.95 * clock > 50
 
 
+@needs_go
+@pytest.mark.parametrize("flags", [(), (STRIPPED,)], ids=["whole", "stripped"])
+def test_c_code_that_go_calls_has_the_goroutines_callers(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """Go calls it on its system stack."""
+    source, executable = tmp_path / "calls_c.go", tmp_path / "calls_c"
+    source.write_text(
+        "package main\n// __attribute__((noinline)) static double burn(long n) {\n"
+        "// double s = 1; for (long i = 0; i < n; i++) s = s * 0.99 + i; return s; }\n"
+        'import "C"\nimport ("os"; "time")\n//go:noinline\nfunc ask() { C.burn(1000000) }\n'
+        "func main() { for t := time.Now(); time.Since(t).Seconds() < 2*float64(len(os.Args)-1); {"
+        " ask() } }\n"
+    )
+    build_go(executable, *flags, source=source)
+    record_warm(tmp_path, executable, 2)
+    paths = call_paths(tmp_path / "m", build_go(executable, source=source))
+    burning = below(paths, "burn")
+    assert set(burning) == {"runtime.goexit.abi0"}
+    assert set(below(paths, "main.ask")) == {"runtime.goexit.abi0"}
+
+    assert burning["runtime.goexit.abi0"] > 50
+
+
 @pytest.mark.skipif(
     not Path("/usr/include/boost/context/fiber.hpp").exists(),
     reason="needs Boost.Context: apt install libboost-context-dev",
