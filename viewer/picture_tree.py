@@ -369,8 +369,8 @@ class PictureTree:
         return have(self._roles, NameRole.ENTRY | NameRole.STUB)
 
     @cached_property
-    def _roles(self) -> U32:
-        """``uint32[entities]``: the roles of names, whatever module they are in."""
+    def _roles(self) -> I64:
+        """``int64[entities]``: the roles of names, whatever module they are in."""
         return role_table().of_labels(self.plain_names)
 
     def _first_telling(self) -> I64:

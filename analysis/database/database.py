@@ -260,8 +260,8 @@ class Database:
         return procedures
 
     @cached_property
-    def roles(self) -> U32:
-        """``uint32[procedures]``: the :class:`~hpcd.analysis.roles.role.Role` of each."""
+    def roles(self) -> I64:
+        """``int64[procedures]``: the :class:`~hpcd.analysis.roles.role.Role` of each."""
         paths = ["", *(module.path for module in self.modules)]
         procedures = self.procedures
         return role_table().of_procedures(

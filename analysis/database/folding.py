@@ -26,7 +26,7 @@ import numpy as np
 from hpcd.analysis.roles.program_modules import is_program_code
 from hpcd.analysis.roles.role import NameRole, have
 from hpcd.analysis.roles.role_table import role_table
-from hpcd.array_types import U32, Mask
+from hpcd.array_types import I64, U32, Mask
 from hpcd.masks import marked
 from hpcd.model.cct import CCT
 from hpcd.model.identity import KERNEL_KINDS, SOURCE_KINDS, ModuleKind
@@ -101,7 +101,7 @@ def fold(
     kinds: Sequence[str],
     paths: Sequence[str],
     names: Sequence[str],
-    roles: U32,
+    roles: I64,
 ) -> FoldedTree:
     """Fold the frames of interpreters.
 

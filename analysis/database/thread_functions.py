@@ -25,12 +25,12 @@ _TIMES = ("cpu_time", "blocked_time")
 
 
 class ThreadFunctions:
-    """The threads of a database. ``tree`` is its tree, ``roles`` ``uint32[procedures]`` and
+    """The threads of a database. ``tree`` is its tree, ``roles`` ``int64[procedures]`` and
     ``own`` ``bool[procedures]`` say what its procedures do, and which have names and are not the
     kernel's."""
 
     def __init__(
-        self, tree: CCT, procedure: U32, names: list[str], roles: U32, own: Mask,
+        self, tree: CCT, procedure: U32, names: list[str], roles: I64, own: Mask,
         metrics: Metrics, columns: LineColumns,
     ) -> None:  # fmt: skip
         """``procedure`` ``uint32[nodes]`` into ``names``."""

@@ -89,11 +89,11 @@ class ContextUse:
     context that this one called, 0: none. ``region`` ``bool[labels]`` are bodies of parallel
     regions, ``interprets`` ``bool[nodes]`` an interpreter's procedures, ``pipe`` waits in a pipe,
     ``full`` such as last until another reads, ``connection`` waits for the other end of one, that
-    asks or answers, ``listens`` for whoever connects; ``polls`` where threads wait on a CPU for
-    others: to have none there costs nothing more; ``arrivals`` waits of :attr:`Use.OTHERS` that end
-    as another thread says so: that one may have had nothing to do itself; ``messages`` calls of MPI
-    and its like, and below; ``aside`` the kernel's procedures that start and end processes, and
-    wait for them and for input.
+    asks or answers, ``listens`` for whoever connects; ``collects`` garbage collection; ``polls``
+    where threads wait on a CPU for others: to have none there costs nothing more; ``arrivals``
+    waits of :attr:`Use.OTHERS` that end as another thread says so: that one may have had nothing to
+    do itself; ``messages`` calls of MPI and its like, and below; ``aside`` the kernel's procedures
+    that start and end processes, and wait for them and for input.
     """
 
     def __init__(self, db: Database) -> None:
@@ -155,6 +155,7 @@ class ContextUse:
         self.messages = self._below(NameRole.COMMUNICATION)
         self.pipe = self._below(NameRole.PIPE) & (wait == Use.EVENTS)
         self.connection = by_kernel & (wait == Use.EVENTS) & (self.own > 0)
+        self.collects = self._below(NameRole.COLLECTOR)
         self.listens = self._below(NameRole.HERD) & (wait == Use.EVENTS)
         self.aside = self._below(NameRole.EVENTS | NameRole.CHILDREN)
         # To begin and to end together is no loss that a program can help.
@@ -173,8 +174,8 @@ class ContextUse:
         """
         db = self._db
         of_node, modules = db.procedure_of_node, db.procedures.module
-        roles = np.zeros(len(db.modules) + 1, np.uint32)
-        np.bitwise_or.at(roles, modules, np.asarray(db.roles, np.uint32))
+        roles = np.zeros(len(db.modules) + 1, np.int64)
+        np.bitwise_or.at(roles, modules, np.asarray(db.roles, np.int64))
         runtime = have(roles, NameRole.OPENMP | NameRole.ENTRY | NameRole.C_LIBRARY)[modules]
         team = have(db.roles, NameRole.OPENMP)
         body = ~runtime & ~team & ~db.procedures.kernel & (modules > 0)

@@ -90,8 +90,8 @@ class Matching:
         return self.tree.frame.astype(np.uint32)
 
     @cached_property
-    def roles(self) -> U32:
-        """``uint32[places]``: the :class:`~hpcd.analysis.roles.role.NameRole` of each."""
+    def roles(self) -> I64:
+        """``int64[places]``: the :class:`~hpcd.analysis.roles.role.NameRole` of each."""
         return role_table().of_procedures(
             [place.name for place in self.places],
             [place.kernel for place in self.places],

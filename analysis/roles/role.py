@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpcd.array_types import U32, Mask
+from hpcd.array_types import I64, Mask
 
 
 class NameRole(IntFlag):
@@ -50,6 +50,8 @@ class NameRole(IntFlag):
     """Code of Python's interpreter."""
     HEADER = auto()
     """Code of a compiler's or a standard library's headers."""
+    COLLECTOR = auto()
+    """Collects garbage, here and below."""
 
     STOPPED = auto()
     """Kernel procedures, here and below: stopped by a signal or a debugger."""
@@ -104,18 +106,18 @@ _SLEEPS = NameRole.BARRIER | NameRole.CONDITION | NameRole.JOIN | NameRole.LOCK 
 _WAITS = NameRole.COMMUNICATION | NameRole.BARRIER | NameRole.CONDITION
 
 
-def have(roles: U32, role: NameRole) -> Mask:
+def have(roles: I64, role: NameRole) -> Mask:
     """``bool[n]``: which of ``roles`` have any of ``role``."""
     mask: Mask = (roles & role) != 0
     return mask
 
 
-def wait_for_others(roles: U32) -> Mask:
+def wait_for_others(roles: I64) -> Mask:
     """``bool[n]``: which procedures wait for another rank or thread, be it asleep or polling."""
     return have(roles, _WAITS) & ~have(roles, NameRole.LOCAL)
 
 
-def without_sleep(roles: U32) -> U32:
+def without_sleep(roles: I64) -> I64:
     """``roles`` as far as they are seen where waits were not recorded: a procedure in which threads
     sleep waits for nothing, as the threads that were sampled there ran."""
-    return np.where(have(roles, NameRole.ASLEEP), roles & ~_SLEEPS, roles).astype(np.uint32)
+    return np.where(have(roles, NameRole.ASLEEP), roles & ~_SLEEPS, roles).astype(np.int64)

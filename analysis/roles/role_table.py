@@ -17,7 +17,7 @@ import numpy as np
 from hpcd.analysis.roles.role import NameRole, OpenmpFunction, OpenmpRole
 from hpcd.analysis.symbols.bare_names import bare_name
 from hpcd.analysis.symbols.short_names import without_return_type
-from hpcd.array_types import U32
+from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.model.scope import INLINED_ENDING, KERNEL_ENDING
 
@@ -51,22 +51,22 @@ class RoleTable:
         self._of_paths: dict[str, int] = {}
 
     def of_procedures(self, names: Sequence[str], kernel: Sequence[bool],
-                      modules: Sequence[str]) -> U32:  # fmt: skip
-        """``uint32[n]``: roles of procedures. ``kernel`` says which are the kernel's; ``modules``
+                      modules: Sequence[str]) -> I64:  # fmt: skip
+        """``int64[n]``: roles of procedures. ``kernel`` says which are the kernel's; ``modules``
         are paths or file names of their load modules, "" where unknown."""
         rows = zip(names, kernel, modules, strict=True)
-        return np.array([self._of(*row) for row in rows], np.uint32)
+        return np.array([self._of(*row) for row in rows], np.int64)
 
     def of_procedure(self, name: str, *, kernel: bool = False, module: str = "") -> NameRole:
         """The roles of a procedure."""
         return NameRole(self._of(name, kernel, module))
 
-    def of_labels(self, labels: Iterable[str]) -> U32:
-        """``uint32[n]``: roles of procedures by their display names; kernel names end in
+    def of_labels(self, labels: Iterable[str]) -> I64:
+        """``int64[n]``: roles of procedures by their display names; kernel names end in
         ``[k]``, those of inlined ones in ``[inlined]``."""
         labels = [label.removesuffix(INLINED_ENDING) for label in labels]
         names = [(label, label.removesuffix(KERNEL_ENDING)) for label in labels]
-        return np.array([self._of_name(name, name != label) for label, name in names], np.uint32)
+        return np.array([self._of_name(name, name != label) for label, name in names], np.int64)
 
     def of_module(self, path: str) -> NameRole:
         """The roles that all procedures of a load module have."""

@@ -156,7 +156,7 @@ def test_the_library_of_a_language_works_for_the_program(tmp_path: Path) -> None
     steps = {0: [("runtime.gcBgMarkWorker/runtime.scanobject", "cpu", 2.0), (build, "cpu", 1.0)]}
     with hpcd.analysis.open(make(tmp_path / "gc", steps, threads=True)) as db:
         assert findings(db)[0].text == (
-            "Most work is done in the run-time system of solver: 2.000 s, 67 % of the CPU time."
+            "Most work is done in the garbage collector of solver: 2.000 s, 67 % of the CPU time."
         )
     steps = {0: [("main/sum_up/std::accumulate<int*>/std::plus<int>::operator()", "cpu", 1.0)]}
     with hpcd.analysis.open(make(tmp_path / "c++", steps, threads=True)) as db:

@@ -86,6 +86,7 @@ NONE = NameRole(0)
         ("ScheduledThreadPoolExecutor$DelayedWorkQueue.take", NameRole.EVENTS),
         ("Interpreter", NONE),
         ("runtime.memmove", NameRole.HEADER),
+        ("runtime.gcAssistAlloc", NameRole.HEADER | NameRole.COLLECTOR),
         ("runtime.findRunnable", NameRole.HEADER | NameRole.EVENTS),
         ("encoding/json.(*decodeState).object", NameRole.HEADER),
         ("sync.(*Mutex).lockSlow", NameRole.HEADER),
@@ -195,6 +196,7 @@ def test_users_add_roles(
     (tmp_path / "hpcd").mkdir()
     (tmp_path / "hpcd/roles.toml").write_text(
         "[[communication]]\nprocedures = ['halo_\\w+']\nmodules = ['solver']\nreason = 'ours'\n"
+        "[[program]]\nmodules = ['libours*']\n"
     )
     role_table.cache_clear()
     request.addfinalizer(role_table.cache_clear)
@@ -202,6 +204,7 @@ def test_users_add_roles(
         role_table().of_procedure("halo_swap", module="/opt/app/solver") == NameRole.COMMUNICATION
     )
     assert role_table().of_procedure("halo_swap", module="/opt/app/other") == NONE
+    assert role_table().of_procedures(["f"], [False], ["libours.so"]).tolist() == [NameRole.PROGRAM]
     steps: list[Step] = [("main/solve", "cpu", 0.3), ("main/halo_swap", "cpu", 0.1)]
     with hpcd.analysis.open(make(tmp_path / "db", {0: steps, 1: steps})) as db:
         assert TimeUse(db).seconds(Use.OTHERS).sum() == pytest.approx(0.2)
