@@ -1,7 +1,7 @@
 """Scores what ``hpcd report`` says first of programs with one planted cause, and healthy ones.
 
 The cases of ``tests/programs/causes.c`` and the programs beside this file: in C (by GCC, and by
-LLVM for its OpenMP), Python, Java and shell.
+LLVM for its OpenMP), Go, Python, Java and shell.
 A source may have several, which an argument names. Each prints the seconds (or bytes) that its
 cause takes, by its own clocks, where that is an amount. A verdict is ``first`` if the first
 sentence names the cause, its place and its amount, ``later`` if another does; healthy programs are
@@ -124,6 +124,11 @@ def command_of(source: str, name: str, folder: Path) -> list[str]:
     if path.suffix == ".java":
         subprocess.run(["javac", "-d", folder, path], check=True)
         return [*_JAVA, str(folder), path.stem, name]
+    if path.suffix == ".go":
+        # As programs in containers are built.
+        program = folder / "go_causes"
+        subprocess.run(["go", "build", "-ldflags=-s -w", "-o", program, path], check=True)
+        return [str(program), name]
     if path.suffix in _START:
         place = folder / name
         place.mkdir(exist_ok=True)

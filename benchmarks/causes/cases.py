@@ -86,6 +86,17 @@ PLANTED = {
         Case("java_monitor", "locks", "updatesTheTable"),
         Case("java_garbage", "hot communication", "GC|[Gg]arbage|libjvm", exact=False),
     ),
+    "causes.go": (
+        Case("go_mutex", "hot locks", "updatesTheTable", exact=False),
+        Case("go_mutex_over_sync", "blocked", r"savesTheLedger > .*Sync", exact=False),
+        Case("go_slow_producer", "hot communication", "decodesAnItem", exact=False),
+        Case("go_tiny_items", "hot", "goTinyItems|handsOverEach", exact=False),
+        Case("go_serial_part", f"hot {_TEAM}", "readsTheInputAlone", exact=False),
+        Case("go_garbage", "hot", "garbage collector", exact=False),
+        Case("go_sync_each_record", "blocked", r"writesTheLog > .*Sync", exact=False),
+        Case("go_process_per_item", "children", r"\d+ processes", exact=False),
+        Case("go_map", "hot", r"keepsInAMap.*runtime\.map", exact=False),
+    ),
     "ranks.c": (
         Case("reader_rank", f"{_MPI} sleep", "reads_the_next_step", exact=False),
         Case("saving_rank", _MPI, "saves_its_part"),
@@ -117,6 +128,8 @@ SOUND = {
     "teams.c": "healthy_tasks",
     "llvm_teams.c": "healthy_llvm",
     "Causes.java": "healthy_java_pool",
+    "causes.go": "healthy_go_pool healthy_go_server healthy_go_work healthy_go_ticks"
+    " healthy_go_pipeline",
     "interpreter.py": "healthy_worker_pool healthy_idle_workers healthy_asyncio_server",
 }
 """The names of healthy programs, by their source."""
@@ -129,6 +142,8 @@ GROUPS = {
     "teams of LLVM's OpenMP": "llvm_imbalance llvm_critical llvm_tiny_regions llvm_serial_part"
     " llvm_ordered",
     "Java": "java_monitor java_garbage",
+    "Go": "go_mutex go_mutex_over_sync go_slow_producer go_tiny_items go_serial_part go_garbage"
+    " go_sync_each_record go_process_per_item go_map",
     "ranks of MPI": "late_rank reader_rank saving_rank uneven_cells chain_of_ranks",
     "other threads": "false_wakeups sleep_polling spinning polls_with_sleep small_pool"
     " slow_producer late_at_the_barrier backoff thread_per_request blocked_event_loop slow_source",

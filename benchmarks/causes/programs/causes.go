@@ -130,24 +130,6 @@ func goTinyItems() {
 }
 
 //go:noinline
-func asksUntilDone(done *int32) {
-	began := time.Now()
-	for atomic.LoadInt32(done) == 0 {
-		runtime.Gosched()
-	}
-	add(began)
-}
-
-func goSpinning() {
-	var done int32
-	go func() {
-		time.Sleep(2 * time.Second)
-		atomic.StoreInt32(&done, 1)
-	}()
-	asksUntilDone(&done)
-}
-
-//go:noinline
 func readsTheInputAlone() {
 	began := time.Now()
 	steps(800000000)
@@ -316,8 +298,8 @@ func main() {
 	cases := map[string]func(){
 		"go_mutex": goMutex, "go_mutex_over_sync": goMutexOverSync,
 		"go_slow_producer": goSlowProducer, "go_tiny_items": goTinyItems,
-		"go_spinning": goSpinning, "go_serial_part": goSerialPart,
-		"go_garbage": goGarbage, "go_sync_each_record": goSyncEachRecord,
+		"go_serial_part": goSerialPart,
+		"go_garbage":     goGarbage, "go_sync_each_record": goSyncEachRecord,
 		"go_process_per_item": goProcessPerItem, "go_map": goMap,
 		"healthy_go_pool": healthyGoPool, "healthy_go_server": healthyGoServer,
 		"healthy_go_work": healthyGoWork, "healthy_go_ticks": healthyGoTicks,
