@@ -8,11 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcd.array_types import I64, U16
+from hpcd.bpf.wire import MAX_RULES
 from hpcd.daemon.unwind.cfi_rows import rule_by_sp
 from hpcd.daemon.unwind.unwind_rules import NONE, RuleSet
 from hpcd.distinct import begins_run, distinct
 from hpcd.elf.elf_view import ElfView
 from hpcd.elf.go_table import go_table
+from hpcd.errors import FormatError
 
 # A call pushes its return address.
 _RETURN_ADDRESS = 8
@@ -46,6 +48,8 @@ def go_frames(elf: ElfView, rules: RuleSet, starts: I64, ends: I64) -> GoFrames:
     kept = ~other[np.cumsum(begins) - 1]
     first, values = size.start[kept], size.value[kept]
     known = distinct(values)
+    if len(known) > MAX_RULES:
+        raise FormatError("Go's table of functions has too many frame sizes")
     numbers = [rules.number(rule_by_sp(of + _RETURN_ADDRESS, 0, 0)) for of in known.tolist()]
     rule = np.array(numbers, np.uint16)[np.searchsorted(known, values)]
     open_ends = end[~np.isin(end, np.concatenate([start, starts]))]

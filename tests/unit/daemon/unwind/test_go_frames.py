@@ -3,13 +3,17 @@ information."""
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hpcd.daemon.unwind.table_builder import build_table
+from tests.support.elf_mutations import EDGES, attempt
 from tests.support.go_programs import STRIPPED, build, needs_go, table_section
+
+MUTANTS, SECONDS = 60, 5
 
 
 @needs_go
@@ -35,3 +39,18 @@ def test_a_damaged_table_costs_only_its_own_rows(tmp_path: Path) -> None:
     data[at] = 0
     table = build_table(memoryview(bytes(data)))
     assert table.functions == 0 and table.analysed > 0 and len(table.pc) > 0
+
+
+@needs_go
+def test_made_up_tables_have_rows_or_none(tmp_path: Path) -> None:
+    data = build(tmp_path / "stripped", STRIPPED).read_bytes()
+    at, size = table_section(data)
+    random_ = random.Random(59)
+    for _ in range(MUTANTS):
+        mutant = bytearray(data)
+        for _ in range(random_.choice((1, 20, 500))):
+            place = at + random_.randrange(size - 8) & ~random_.choice((0, 3))
+            value = random_.choice((*EDGES, random_.randrange(1 << 32))) & 0xFFFFFFFF
+            mutant[place : place + 4] = value.to_bytes(4, "little")
+        result, seconds = attempt(bytes(mutant))
+        assert result in ("table", "refused") and seconds < SECONDS
