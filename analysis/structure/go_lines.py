@@ -40,7 +40,7 @@ def go_lines(elf: ElfFile, wanted: U64 | None) -> tuple[SourceLineTable, Address
     rank[order] = np.arange(len(start))
     caller = np.where(caller >= 0, rank[caller], -1)[order]
 
-    # Procedures that were inlined come behind those with code of their own.
+    # Procedures that were inlined come behind procedures with code of their own.
     names, which = np.unique(calls.name, return_inverse=True)
     function = np.searchsorted(table.start[functions], start, side="right") - 1
     function[inlined] = len(functions) + which[call[inlined]]
@@ -69,15 +69,15 @@ def go_lines(elf: ElfFile, wanted: U64 | None) -> tuple[SourceLineTable, Address
 
 def _covered(table: GoTable, functions: I64) -> AddressRanges:
     """All addresses but those in other functions than these ``functions``."""
-    others = np.ones(len(table.start), bool)
-    others[functions] = False
-    low = np.concatenate([[0], table.end[others].astype(np.uint64)]).astype(np.uint64)
-    high = np.append(table.start[others].astype(np.uint64), np.uint64(_LAST))
+    unasked = np.ones(len(table.start), bool)
+    unasked[functions] = False
+    low = np.concatenate([[0], table.end[unasked].astype(np.uint64)]).astype(np.uint64)
+    high = np.append(table.start[unasked].astype(np.uint64), np.uint64(_LAST))
     return AddressRanges.of(low, high, low < high)
 
 
 def _depths(caller: I64) -> tuple[I64, I64]:
-    """How many callers each place has, ``int64[n]``, and ``caller`` without circles and without
+    """Return the number of callers of each place, ``int64[n]``, and ``caller`` without circles and
     nests of more than :data:`MAX_DEPTH`, which no compiler makes."""
     depth = np.where(caller < 0, 0, -1)
     open_ = np.flatnonzero(depth < 0)

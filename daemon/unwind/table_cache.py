@@ -11,7 +11,8 @@ from hpcd.errors import FormatError
 from hpcd.sandbox.file_cache import LIMIT_SECONDS, writers_of
 
 _IDENTITY = "id"
-_NAMES = "names"
+# A later version may find more.
+_NAMES = f"names{VERSION}"
 _FAILURE = "failure"
 _MAX_REASON = 1000
 _MAX_DIGESTED = 1 << 16

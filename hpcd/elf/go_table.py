@@ -220,8 +220,8 @@ class GoTable:
         return none
 
     def _inlined_places(self, functions: I64) -> tuple[I64, I64, GoValues]:
-        """Those of ``functions`` that have inlined calls, where these are among the program's
-        funcdata, and by address which call it is."""
+        """Return which of ``functions`` have inlined calls, where in the program's funcdata these
+        are, and by address which call it is."""
         pcdata, funcdata = _INLINED
         record, list_at = self._record[functions], self._layout.pcdata
         lists = self._field(self._layout.name + _PCDATA_COUNT)[functions]

@@ -81,7 +81,7 @@ def as_go_1_16(table: bytes, text: int) -> bytes:
 
 
 def as_go_1_2(table: bytes, text: int) -> bytes:
-    """A table of Go 1.18 as Go 1.2 has it; of source files only those of the first unit."""
+    """A table of Go 1.18 as Go 1.2 has it; of source files it has the first unit's."""
     count, _, _, names, units, files, values, functions = struct.unpack_from("<8Q", table, 8)
     rows = 16 * count + 8
     behind = 16 + rows + 4 + 36 * count - names

@@ -1,5 +1,4 @@
-"""Unwind rows of stripped Go programs against those of the same program with call frame
-information."""
+"""Unwind rows of stripped Go programs against the same programs with call frame information."""
 
 from __future__ import annotations
 
@@ -9,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hpcd.daemon.unwind.symbol_names import found_symbols
 from hpcd.daemon.unwind.table_builder import build_table
+from hpcd.elf.elf_view import ElfView
 from tests.support.elf_mutations import EDGES, attempt
-from tests.support.go_programs import STRIPPED, build, needs_go, table_section
+from tests.support.go_programs import STRIPPED, build, code_symbols, needs_go, table_section
 
 MUTANTS, SECONDS = 60, 5
 
@@ -30,6 +31,16 @@ def test_a_stripped_program_is_unwound_by_the_same_rules(tmp_path: Path, mode: s
         ]
         # But in padding.
         assert (rules[0] == rules[1]).mean() > 0.999
+
+
+@needs_go
+def test_sampled_functions_of_a_stripped_program_have_names(tmp_path: Path) -> None:
+    known = code_symbols(build(tmp_path / "whole"))
+    data = build(tmp_path / "stripped", STRIPPED).read_bytes()
+    places = sorted(at for at, names in known.items() if "runtime.etext" not in names)[::10]
+    rows = found_symbols(ElfView(memoryview(data)), np.array(places, np.uint64))
+    assert [start for start, *_ in rows] == places
+    assert all(name in known[start] for start, _, name, _ in rows)
 
 
 @needs_go
