@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from pathlib import PurePath
@@ -22,7 +23,7 @@ from hpcd.analysis.profile.python_modules import python_module
 from hpcd.analysis.roles.role import NameRole
 from hpcd.analysis.roles.role_table import role_table
 from hpcd.analysis.symbols.short_names import short_names
-from hpcd.array_types import F64, I64, Mask
+from hpcd.array_types import F64, I64, U32, Mask
 from hpcd.model.identity import SOURCE_KINDS, ModuleKind
 
 # Call paths that are put into words; the others cost less.
@@ -138,8 +139,7 @@ class Places:
         """Return the library (:func:`library_name`) in which most of ``seconds``
         ``float64[nodes]`` was spent, and how much; empty if nothing was."""
         db = self._db
-        user = ~db.procedures.kernel[db.procedure_of_node] & (np.arange(len(db.cct)) > 0)
-        module = db.procedures.module[db.procedure_of_node[innermost(db.cct, user)]]
+        module = db.procedures.module[self._user_procedure]
         cost = sum_by(module, seconds, len(db.modules) + 1)
         own, by_name = program_modules(db), defaultdict[str, float](float)
         for number, row in enumerate(db.modules, 1):
@@ -152,6 +152,20 @@ class Places:
         """File names of the program's own load modules."""
         own = program_modules(self._db)
         return {PurePath(row.path).name for at, row in enumerate(self._db.modules, 1) if own[at]}
+
+    @cached_property
+    def _user_procedure(self) -> U32:
+        """``uint32[nodes]``: the procedure of each context, of the kernel's its caller's."""
+        db = self._db
+        user = ~db.procedures.kernel[db.procedure_of_node] & (np.arange(len(db.cct)) > 0)
+        return db.procedure_of_node[innermost(db.cct, user)]
+
+    @property
+    def nameless(self) -> Mask:
+        """``bool[nodes]``: contexts in code that has no names."""
+        nameless = np.array([name.startswith("[") for name in self._db.procedures.name])
+        mask: Mask = nameless[self._user_procedure]
+        return mask
 
     @property
     def outside(self) -> Mask:

@@ -96,13 +96,19 @@ def _work(facts: Facts) -> Iterator[Finding]:
         top = next(iter(use.places.procedures(seconds)), None)
         library, spent = use.places.library(np.where(use.places.outside, seconds, 0.0))
         if spent > max(top.seconds if top else 0.0, LEAST_SHARE * total):
+            what = library
             collected = float(seconds[use.contexts.collects].sum())
             if collected > 0.5 * spent:
                 what, spent = f"the garbage collector of {library}", collected
-            else:
-                # Go's run-time system is in the program's file.
-                own_file = library in use.places.own_files
-                what = f"the run-time system of {library}" if own_file else library
+            elif library in use.places.own_files:
+                # Go's run-time system is in the program's file, and so may be C code.
+                nameless = float(seconds[use.places.outside & use.places.nameless].sum())
+                has_none = nameless > 0.5 * spent
+                what = (
+                    f"code of {library} that has no names"
+                    if has_none
+                    else f"the run-time system of {library}"
+                )
             subject = _subject(kind, shorten(what, _NAME), spent / total)
             if kind == "hot" and top and top.seconds >= LEAST_SHARE * total:
                 own = Phrase("; of the program's own most in ", tuple(names_in_words(top.names)))

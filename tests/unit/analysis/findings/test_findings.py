@@ -158,6 +158,11 @@ def test_the_library_of_a_language_works_for_the_program(tmp_path: Path) -> None
         assert findings(db)[0].text == (
             "Most work is done in the garbage collector of solver: 2.000 s, 67 % of the CPU time."
         )
+    steps = {0: [("runtime.asmcgocall/[solver+0x40]", "cpu", 2.0), (build, "cpu", 1.0)]}
+    with hpcd.analysis.open(make(tmp_path / "cgo", steps, threads=True)) as db:
+        assert findings(db)[0].text == (
+            "Most work is done in code of solver that has no names: 2.000 s, 67 % of the CPU time."
+        )
     steps = {0: [("main/sum_up/std::accumulate<int*>/std::plus<int>::operator()", "cpu", 1.0)]}
     with hpcd.analysis.open(make(tmp_path / "c++", steps, threads=True)) as db:
         assert [finding.text for finding in findings(db)] == [
