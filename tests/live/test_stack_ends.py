@@ -132,9 +132,11 @@ def test_c_code_that_go_calls_has_the_goroutines_callers(
     source.write_text(
         "package main\n// __attribute__((noinline)) static double burn(long n) {\n"
         "// double s = 1; for (long i = 0; i < n; i++) s = s * 0.99 + i; return s; }\n"
-        'import "C"\nimport ("os"; "time")\n//go:noinline\nfunc ask() { C.burn(1000000) }\n'
-        "func main() { for t := time.Now(); time.Since(t).Seconds() < 2*float64(len(os.Args)-1); {"
-        " ask() } }\n"
+        'import "C"\nimport ("os"; "strconv"; "syscall")\n//go:noinline\n'
+        "func ask() { C.burn(1000000) }\nfunc main() {\n"
+        "  seconds, _ := strconv.ParseFloat(os.Args[1], 64)\n"
+        "  for used := (syscall.Rusage{}); float64(used.Utime.Nano()) < seconds * 1e9; {\n"
+        "    ask(); syscall.Getrusage(0, &used) } }\n"
     )
     build_go(executable, *flags, source=source)
     record_warm(tmp_path, executable, 2)
@@ -142,7 +144,6 @@ def test_c_code_that_go_calls_has_the_goroutines_callers(
     burning = below(paths, "burn")
     assert set(burning) == {"runtime.goexit.abi0"}
     assert set(below(paths, "main.ask")) == {"runtime.goexit.abi0"}
-
     assert burning["runtime.goexit.abi0"] > 50
 
 
