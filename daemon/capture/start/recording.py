@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from hpcd.bpf.events.event_spec import EventSpec
@@ -20,6 +20,7 @@ from hpcd.daemon.capture.loop.stop_request import StopRequest
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.start.assembly import Assembly
 from hpcd.daemon.capture.start.call_setup import CallSetup
+from hpcd.daemon.capture.start.priority import raised_priority
 from hpcd.daemon.capture.start.sampler_loading import SamplerLoading, is_cpu_time
 from hpcd.daemon.capture.threads.thread_times import WaitEvent, wait_events
 from hpcd.errors import StorageError, UsageError
@@ -33,10 +34,6 @@ from hpcd.sandbox.limits import raise_descriptor_limit
 from hpcd.startup.garbage import fewer_collections
 
 __all__ = ["Options", "Progress", "Recording"]
-
-# The highest: beside 100 threads that block for microseconds a recorder at -5 had 3 % of a CPU, and
-# 1.7 million reports were lost in 20 s; at -20 none.
-_NICE = -20
 
 
 class Recording:
@@ -92,7 +89,7 @@ class Recording:
             existing=options.existing,
         )
         # A user's recorder keeps the priority that the service gave it.
-        priority = _raised_priority() if options.max_cpu is None else contextlib.nullcontext()
+        priority = raised_priority() if options.max_cpu is None else contextlib.nullcontext()
         try:
             with priority:
                 return self._record(writer, progress, attached)
@@ -162,23 +159,6 @@ class Recording:
             if options.max_cpu and frequency
             else None,
         )
-
-
-@contextlib.contextmanager
-def _raised_priority() -> Iterator[None]:
-    """Run the block at a higher priority where that is allowed.
-
-    On a machine that is busy with the recorded programs, the recorder must still get its turn; what
-    its process does afterwards need not.
-    """
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 def _host() -> Host:

@@ -32,6 +32,7 @@ from hpcd.daemon.capture.loop import heap
 from hpcd.daemon.capture.loop.begun_command import BegunCommand
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.capture.start.call_setup import CallSetup
+from hpcd.daemon.capture.start.priority import raise_priority
 from hpcd.daemon.runtimes.python.python_programs import KnownPythons
 from hpcd.daemon.unwind.kept_tables import KnownCommands
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError
@@ -92,7 +93,10 @@ class SamplerLoading:
         self.cpu_start = own_cpu_seconds()
         """CPU seconds that this process had used when loading began."""
         self._options = options
-        self._thread = ThreadPoolExecutor(1, "loader")
+        # The kernel's verifier takes a third of a second of CPU time; paths are deferred meanwhile.
+        # A user's recorder keeps the priority that the service gave it.
+        raises = raise_priority if options.max_cpu is None else None
+        self._thread = ThreadPoolExecutor(1, "loader", initializer=raises)
         self._programs: Future[tuple[SamplerPrograms, BegunCommand | None]] | None = None
         self._saved_walker: Future[SavedWalker | None] | None = None
         self._iterator: Future[TaskIterator | None] | None = None
